@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyspark
 
-THIN = f"pyspark-client<={pyspark.__version__}"
-"""PyPI's Spark Connect client, which needs no Java."""
+THIN_CLIENT = f"pyspark-client<={pyspark.__version__}"
+"""Requirement of PyPI's Spark Connect client, which needs no Java."""
 
 
 def python_with(folder: Path, *packages: str) -> Path:

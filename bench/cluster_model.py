@@ -1,4 +1,4 @@
-"""Model of a cluster: how long measured stages take with other cores, a network and more data.
+"""Model of a cluster: how long measured stages would take with other cores, a network and more data.
 
 Work and bytes grow with the data. Concurrent stages share cores and network equally, like fluids. Not modelled:
 broadcasts, stragglers, skew, disks, and plans that change with the size of the data.
@@ -22,9 +22,9 @@ class Cluster:
     cores
         Cores of each executor.
     bandwidth
-        Bytes that an executor receives per second; 10 Gbit/s less a fifth for protocols.
+        Bytes per second that an executor receives; 10 Gbit/s less a fifth for protocols.
     launch
-        Seconds of the driver per task, sequential: Spark starts about a thousand tasks per second.
+        Seconds of the driver per task; the driver starts tasks sequentially: Spark starts about a thousand tasks per second.
     start
         Seconds between dependent stages: planning, scheduling, the first heartbeat of a task.
     fetch
@@ -55,7 +55,7 @@ class Stage:
     work
         Core seconds of its tasks.
     read, fetched
-        Bytes of files, and bytes of earlier stages.
+        Bytes read from files, and shuffle bytes read from earlier stages.
     """
 
     start: float
@@ -74,7 +74,7 @@ def task_count(stage: Stage, growth: float) -> int:
 def with_bytes_read(stages: list[Stage], read: int) -> list[Stage]:
     """Return the stages with `read` bytes of files in all.
 
-    Spark does not count what DuckDB reads. The missing bytes are divided by work among the stages without any bytes.
+    Spark does not count the bytes that DuckDB reads. The missing bytes are divided by work among the stages without any bytes.
 
     Examples
     --------
@@ -125,11 +125,11 @@ def seconds(stages: list[Stage], cluster: Cluster, growth: float) -> float:
         share = cluster.all_cores / len(running)
         network = cluster.executors * cluster.bandwidth / len(running)
         speed = {n: min(share, tasks[n]) for n in running}
-        left = {n: fixed[n] + max(work[n] / speed[n], moved[n] / network) for n in running}
-        step = min(left.values())
+        remaining = {n: fixed[n] + max(work[n] / speed[n], moved[n] / network) for n in running}
+        step = min(remaining.values())
         now += step
         for n in running:
-            if left[n] <= step:
+            if remaining[n] <= step:
                 ended.add(n)
                 continue
             done = max(step - fixed[n], 0.0)

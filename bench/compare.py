@@ -19,14 +19,14 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 
 from penstock import Environment
-from processes import machine_seconds
-from provenance import STATE, versions
+from processes import machine_cpu_seconds
+from provenance import DATE_AND_COMMIT, versions
 from rows import comparable
 from sail import VERSION, Sail
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
-SETTLED = 0.3
+SETTLE_SECONDS = 0.3
 """Seconds until Spark's status store contains the tasks that have ended."""
 SYSTEMS = {
     "spark": "Spark, AQE",
@@ -44,7 +44,7 @@ TUNED = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "100m",
 }
 COST_BASED = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
-"""Options of the session whose tables have statistics of all columns."""
+"""Settings of the session whose tables have statistics of all columns."""
 
 
 def session(cores: int, memory: str) -> SparkSession:
@@ -58,7 +58,7 @@ def session(cores: int, memory: str) -> SparkSession:
     )
 
 
-def cost_based(spark: SparkSession, data: Path) -> SparkSession:
+def cost_based_session(spark: SparkSession, data: Path) -> SparkSession:
     """Return a session with statistics of all columns, which orders joins by cost."""
     session = spark.newSession()
     session.sql("CREATE DATABASE with_statistics")
@@ -82,7 +82,7 @@ class Bench:
         for spark in (self.spark, tuned):
             for file in sorted(data.glob("*.parquet")):
                 spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
-        costs = cost_based(self.spark, data) if "statistics" in systems else self.spark
+        cost_based = cost_based_session(self.spark, data) if "statistics" in systems else self.spark
         self.env = Environment(self.spark, config=options, progress=False)
         native, verified = (
             Environment(self.spark, config=options | {option: True}, progress=False)
@@ -91,7 +91,7 @@ class Bench:
         runs = {
             "spark": lambda text: self.spark.sql(text).collect(),
             "tuned": lambda text: tuned.sql(text).collect(),
-            "statistics": lambda text: costs.sql(text).collect(),
+            "statistics": lambda text: cost_based.sql(text).collect(),
             "penstock": lambda text: self.env.collect(self.spark.sql(text)),
             "native": lambda text: native.collect(self.spark.sql(text)),
             "verified": lambda text: verified.collect(self.spark.sql(text)),
@@ -104,19 +104,19 @@ class Bench:
 
     def counters(self) -> tuple[float, float, float, float]:
         """Return the totals so far: CPU seconds of the machine, and MiB that Spark has read, shuffled and spilled."""
-        time.sleep(SETTLED)
+        time.sleep(SETTLE_SECONDS)
         store = self.spark._jsc.sc().statusStore()
         executor_list = store.executorList(False)
         executors = [executor_list.apply(i) for i in range(executor_list.size())]
         return (
-            machine_seconds(),
+            machine_cpu_seconds(),
             sum(executor.totalInputBytes() for executor in executors) / MIB,
             sum(executor.totalShuffleWrite() for executor in executors) / MIB,
-            self._spilled() / MIB,
+            self._spilled_bytes() / MIB,
         )
 
-    def _spilled(self) -> int:
-        """Return the bytes that finished stages have spilled to disk; remember them, as Spark drops old stages."""
+    def _spilled_bytes(self) -> int:
+        """Return the bytes that finished stages have spilled to disk, including stages that Spark no longer retains."""
         jvm = self.spark._jvm
         no_quantiles = self.spark.sparkContext._gateway.new_array(jvm.double, 0)
         none = jvm.java.util.ArrayList()
@@ -129,7 +129,7 @@ class Bench:
         return sum(self.spilled_by_stage.values())
 
     def query(self, number: str, text: str, rounds: int) -> dict[str, list]:
-        """Return the seconds of each system, and the number of Penstock's vertices."""
+        """Return the seconds and counters of each system, and the number of Penstock's vertices."""
         times: dict[str, list] = {name: [] for name in self.runs}
         work: dict[str, list] = {name: [] for name in self.runs}
         for round_number in range(-1, rounds):  # the first round warms up
@@ -151,7 +151,7 @@ class Bench:
         return times
 
     def _compare(self, number: str, rows: dict[str, list[str]]) -> None:
-        """Exit if Penstock's rows differ from Spark's; record if Sail's do, whose decimals may differ."""
+        """Exit if Penstock's rows differ from Spark's; record the query if Sail's rows differ, as its decimals may."""
         expected = next(system_rows for name, system_rows in rows.items() if name != "sail")
         for name, system_rows in rows.items():
             if system_rows != expected and name != "sail":
@@ -173,15 +173,15 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
     systems = [name for name in SYSTEMS if any(t.get(name) for t in times.values())]
     others = [name for name in systems if name != "penstock"]
     measured = [name for name in systems if all(t.get("work") for t in times.values())]
-    heads = [
+    headers = [
         "query",
         "counted runs",
         "vertices",
         *(f"{SYSTEMS[name]}, s" for name in systems),
         *(f"times as fast as {SYSTEMS[name]}" for name in others),
     ]
-    heads += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled, MiB spilled" for name in measured]
-    lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
+    headers += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled, MiB spilled" for name in measured]
+    lines = [about, "", "| " + " | ".join(headers) + " |", "|---" + "|--:" * (len(headers) - 1) + "|"]
     for number, by_name in times.items():
         seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
         cells = [
@@ -196,10 +196,10 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
             cpu, _, *moved = (statistics.median(column) for column in zip(*runs, strict=True))
             cells.append(f"{cpu:.1f}, {', '.join(f'{mib:.0f}' for mib in moved)}")
         lines.append("| " + " | ".join(cells) + " |")
-    whole = [name for name in systems if all(t.get(name) for t in times.values())]
-    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in whole}
-    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in whole else "" for name in systems)]
-    cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in whole else "" for name in others]
+    complete = [name for name in systems if all(t.get(name) for t in times.values())]
+    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in complete}
+    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in complete else "" for name in systems)]
+    cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in complete else "" for name in others]
     for name in measured:
         medians = [
             [statistics.median(column) for column in zip(*t["work"][0][name], strict=True)] for t in times.values()
@@ -246,8 +246,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="6g")
-    parser.add_argument("--queries", help="numbers separated by commas, all if left out")
-    parser.add_argument("--systems", default=",".join(DEFAULT), help=f"some of {', '.join(SYSTEMS)}")
+    parser.add_argument("--queries", help="numbers separated by commas (default: all)")
+    parser.add_argument("--systems", default=",".join(DEFAULT), help=f"comma-separated: {', '.join(SYSTEMS)}")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of Penstock")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
     parser.add_argument("--resume", action="store_true", help="keep the measurements of an earlier run")
@@ -263,7 +263,7 @@ def main() -> None:
     for number in numbers:
         if number in times:
             continue
-        times[number] = {"measured": [STATE]} | bench.query(number, queries[number], arguments.rounds)
+        times[number] = {"measured": [DATE_AND_COMMIT]} | bench.query(number, queries[number], arguments.rounds)
         saved.write_text(json.dumps(times, indent=1))
         print(
             f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs),

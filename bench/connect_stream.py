@@ -22,7 +22,7 @@ def row_hash(rows: list) -> str:
     return hashlib.sha256("\n".join(comparable(rows)).encode()).hexdigest()[:16]
 
 
-def from_file(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
+def benchmark_queries(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
     for file in sorted(arguments.data.glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     texts = json.loads((arguments.data.parent / "queries" / f"{arguments.data.name.split('-')[0]}.json").read_text())
@@ -30,7 +30,7 @@ def from_file(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tu
         yield name, spark.sql(texts[name])
 
 
-def small(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
+def small_queries(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
     """Yield queries that differ only by a number, so that Spark generates code for each."""
     spark.conf.set("spark.penstock.execution.batch.adaptive.whole-query-threshold", "0")
     for number in range(arguments.small):
@@ -42,11 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address")
     parser.add_argument("--data", type=Path, help="a folder of parquet files; the queries are in '../queries'")
-    parser.add_argument("--names", help="names of the queries in their order, separated by commas")
+    parser.add_argument("--names", help="names of the queries in the order of execution, separated by commas")
     parser.add_argument("--small", type=int, help="run this number of small queries instead")
     arguments = parser.parse_args()
     spark = SparkSession.builder.remote(arguments.address).getOrCreate()
-    queries = small(spark, arguments) if arguments.small else from_file(spark, arguments)
+    queries = small_queries(spark, arguments) if arguments.small else benchmark_queries(spark, arguments)
     spark.range(1).collect()
     print(json.dumps("ready"), flush=True)
     sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""Compare the parallelism that Penstock chooses for sources with Spark's default and with hand-tuned reads.
+"""Compare reads with the parallelism that Penstock chooses with Spark's default and with hand-tuned reads.
 
 Every variant runs once to warm up, then once per round; the first variant rotates. Every run compares counts and
 checksums. Medians are written to bench/results/connectors.md, with a chart. The benchmark starts the servers itself.
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 from tests.support.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def session(cores: int) -> SparkSession:
     return builder.config("spark.driver.memory", "6g").config("spark.log.level", "ERROR").getOrCreate()
 
 
-def checked(df: DataFrame) -> DataFrame:
+def count_and_checksum(df: DataFrame) -> DataFrame:
     """Return the row count and a checksum over all columns, as a single row."""
     return df.agg(F.count("*"), F.bit_xor(F.xxhash64(*df.columns)))
 
@@ -51,11 +51,11 @@ class Bench:
         self.rounds = rounds
         self.tasks: dict[str, int] = {}
 
-    def plain(self, df: DataFrame) -> tuple:
-        return tuple(checked(df).collect()[0])
+    def run_with_spark(self, df: DataFrame) -> tuple:
+        return tuple(count_and_checksum(df).collect()[0])
 
-    def auto(self, df: DataFrame) -> tuple:
-        row = tuple(self.env.collect(checked(df))[0])
+    def run_with_penstock(self, df: DataFrame) -> tuple:
+        row = tuple(self.env.collect(count_and_checksum(df))[0])
         self.tasks["Penstock"] = self.env.last_job.vertices[0].tasks
         return row
 
@@ -84,17 +84,9 @@ class Bench:
         server = Postgres()
         try:
             with tempfile.TemporaryDirectory() as folder:
-                command = [
-                    str(Path(sys.executable).parent / "tpchgen-cli"),
-                    "csv",
-                    "-s",
-                    str(scale),
-                    "-T",
-                    "lineitem",
-                    "--output-dir",
-                    folder,
-                ]
-                subprocess.run(command, check=True, capture_output=True)
+                generator = str(Path(sys.executable).parent / "tpchgen-cli")
+                options = ["-s", str(scale), "-T", "lineitem", "--output-dir", folder]
+                subprocess.run([generator, "csv", *options], check=True, capture_output=True)
                 file = next(Path(folder).rglob("lineitem*.csv"))
                 server.sql(
                     "create table lineitem (l_orderkey bigint, l_partkey bigint, l_suppkey bigint, l_linenumber int, l_quantity numeric(15,2),"
@@ -109,18 +101,14 @@ class Bench:
                 options = {"url": server.url, "dbtable": "lineitem", **server.properties, **options}
                 return self.spark.read.format("jdbc").options(**options).load()
 
-            variants = {"Spark, as it comes (1 task)": lambda: self.plain(read(fetchsize="10000"))}
+            variants = {"Spark, default (1 task)": lambda: self.run_with_spark(read(fetchsize="10000"))}
             for count in ("2", "4", "8", "16", "64"):
-                ranges = {
-                    "partitionColumn": "l_orderkey",
-                    "lowerBound": low,
-                    "upperBound": high,
-                    "numPartitions": count,
-                }
-                variants[f"Spark, {count} ranges of l_orderkey by hand"] = lambda ranges=ranges: self.plain(
+                bounds = {"lowerBound": low, "upperBound": high}
+                ranges = {"partitionColumn": "l_orderkey", "numPartitions": count, **bounds}
+                variants[f"Spark, {count} ranges of l_orderkey by hand"] = lambda ranges=ranges: self.run_with_spark(
                     read(fetchsize="10000", **ranges)
                 )
-            variants["Penstock"] = lambda: self.auto(read())
+            variants["Penstock"] = lambda: self.run_with_penstock(read())
             return f"PostgreSQL, {int(rows):,} rows", self.compare(variants)
         finally:
             server.close()
@@ -135,10 +123,10 @@ class Bench:
             topic = broker.topic("hot", 6)
             broker.fill(topic, {0: records * 9 // 10} | dict.fromkeys(range(1, 6), records // 50))
             variants = {
-                "a task per partition": lambda: self.plain(
+                "a task per partition": lambda: self.run_with_spark(
                     SplitPerPartition(broker.servers, topic).read(self.spark).select("value", "offset")
                 ),
-                "Penstock": lambda: self.auto(
+                "Penstock": lambda: self.run_with_penstock(
                     self.env.read(KafkaSource(broker.servers, topic)).select("value", "offset")
                 ),
             }
@@ -167,8 +155,10 @@ class Bench:
             single = self.spark.newSession()
             single.conf.set("spark.sql.files.openCostInBytes", str(1 << 40))
             variants = {
-                "a task per file": lambda: self.plain(single.read.parquet(*paths).select("id", "text")),
-                "Penstock": lambda: self.auto(self.env.read(IcebergSource("n.small", catalog)).select("id", "text")),
+                "a task per file": lambda: self.run_with_spark(single.read.parquet(*paths).select("id", "text")),
+                "Penstock": lambda: self.run_with_penstock(
+                    self.env.read(IcebergSource("n.small", catalog)).select("id", "text")
+                ),
             }
             return f"Iceberg, {files:,} small files", self.compare(variants)
 
@@ -210,7 +200,7 @@ class Bench:
 
 
 def chart(results: dict[str, dict[str, float]], path: Path) -> None:
-    """Draw a bar for the seconds of each variant, and a panel for each table."""
+    """Draw a panel for each case, with a bar for the seconds of each variant."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -221,8 +211,8 @@ def chart(results: dict[str, dict[str, float]], path: Path) -> None:
         len(results), figsize=(8, 0.32 * sum(heights) + 0.7 * len(heights)), height_ratios=heights, squeeze=False
     )
     for axes, (about, medians) in zip(panels[:, 0], results.items(), strict=True):
-        colours = ["#1f7a8c" if variant == "Penstock" else "#c8553d" for variant in medians]
-        bars = axes.barh(list(medians), list(medians.values()), color=colours)
+        colors = ["#1f7a8c" if variant == "Penstock" else "#c8553d" for variant in medians]
+        bars = axes.barh(list(medians), list(medians.values()), color=colors)
         axes.bar_label(bars, fmt="%.1f s", padding=3, fontsize=8)
         axes.set_title(about, fontsize=9, loc="left")
         axes.tick_params(labelsize=8)
@@ -255,12 +245,12 @@ def main() -> None:
     }
     lines = [
         (
-            f"Sources, {STATE}: a run to warm up and {arguments.rounds} counted, medians. "
+            f"Sources, {DATE_AND_COMMIT}: a run to warm up and {arguments.rounds} counted, medians. "
             f"{versions()}, local[{arguments.cores}], servers on the same "
             f"{os.cpu_count()} cores. Penstock: all options at their defaults."
         ),
         "",
-        "| table | way | tasks of Penstock | seconds | Penstock is so many times as fast |",
+        "| table | variant | tasks of Penstock | seconds | times as fast with Penstock |",
         "|---|---|--:|--:|--:|",
     ]
     results = {}

@@ -1,4 +1,4 @@
-"""Measure creating and deciding a graph of 10 000 vertices with 1 000 subpartitions each, without Spark."""
+"""Measure creating a graph of 10 000 vertices with 1 000 subpartitions each, and deciding its parallelism, without Spark."""
 
 import argparse
 import platform
@@ -11,7 +11,7 @@ import numpy as np
 from penstock.graph import AdaptiveGraphManager, AggregateOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import HashPartitioner
 from penstock.sizing.parallelism import Bounds, decide_vertex
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 
 HERE = Path(__file__).parent
 
@@ -53,8 +53,8 @@ def main() -> None:
     graph, decisions = (statistics.median(column) for column in zip(*times, strict=True))
     text = (
         f"{arguments.vertices:,} vertices with {arguments.subpartitions:,} subpartitions each, median of {arguments.rounds} "
-        f"({STATE}, {versions()}, {platform.machine()}):\n\n"
-        f"| what | seconds |\n|---|--:|\n| making the vertices | {graph:.2f} |\n| deciding them | {decisions:.2f} |\n"
+        f"({DATE_AND_COMMIT}, {versions()}, {platform.machine()}):\n\n"
+        f"| step | seconds |\n|---|--:|\n| creating the vertices | {graph:.2f} |\n| deciding the parallelism | {decisions:.2f} |\n"
         f"| both | {graph + decisions:.2f} |\n"
     )
     (HERE / "results").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""CPU seconds of a process and its descendants: Spark's JVM, and Python's workers."""
+"""CPU seconds of the machine, and of a process and its descendants, such as Spark's JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def family(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """Return the ids of a process and all its descendants."""
     parents = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
@@ -23,7 +23,7 @@ def family(pid: int) -> list[int]:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process and its descendants so far, including ended children."""
     ticks = 0
-    for member in family(pid):
+    for member in process_tree(pid):
         try:
             fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
@@ -32,7 +32,7 @@ def cpu_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def machine_seconds() -> float:
-    """Return the CPU seconds of all processes of the machine so far; nothing else may run during a comparison."""
+def machine_cpu_seconds() -> float:
+    """Return the CPU seconds of all processes of the machine so far; no other program may run during a comparison."""
     user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Date, commit and versions behind a table of results, written at the top of each."""
+"""Date, commit and versions of a measurement, which benchmarks write above the table of results."""
 
 import datetime as dt
 import platform
@@ -21,8 +21,8 @@ def commit(root: Path) -> str:
     return git("rev-parse", "--short", "HEAD") + "+" * bool(changes)
 
 
-STATE = f"{dt.date.today()}, commit {commit(ROOT)}"
-"""Read at the start of a benchmark, as the tree may change while it runs."""
+DATE_AND_COMMIT = f"{dt.date.today()}, commit {commit(ROOT)}"
+"""Determined at the start of a benchmark, as the work tree may change during the run."""
 
 
 def versions() -> str:

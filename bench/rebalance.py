@@ -1,7 +1,7 @@
 """Compare the adaptive exchange with Spark's repartition, and with no exchange where all consumers are equally fast.
 
-Every variant runs once to warm up, then once per round; the first variant rotates. Every run that returns rows compares
-their number. The span is the time from the first batch of any consumer to the end of the last consumer. Medians are
+Every variant runs once to warm up, then once per round; the first variant rotates. Every run that returns rows checks their
+number. The span is the time from the first batch of any consumer to the end of the last consumer. Medians are
 written to bench/results/rebalance.md, with a chart of the sweep.
 """
 
@@ -12,8 +12,9 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -25,14 +26,10 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from penstock.connectors import Sink, SinkJob
-from provenance import STATE, versions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from provenance import DATE_AND_COMMIT, versions
 
 HERE = Path(__file__).parent
-SPAN = "rows long, began double, ended double"
+SPAN_SCHEMA = "rows long, began double, ended double"
 
 
 def session(slots: int, **settings: str) -> SparkSession:
@@ -43,24 +40,24 @@ def session(slots: int, **settings: str) -> SparkSession:
     return builder.config("spark.driver.memory", "6g").config("spark.log.level", "OFF").getOrCreate()
 
 
-def sleeping(fast: float, slow: float, slow_tasks: tuple[int, ...]) -> Any:
-    """Return a consumer that sleeps `fast` or `slow` seconds per row, and reports when it began and ended."""
+def sleeping_consumer(fast: float, slow: float, slow_tasks: tuple[int, ...]) -> Any:
+    """Return a consumer that sleeps `fast` or `slow` seconds per row, and reports its rows, start and end."""
 
-    def work(batches: Any) -> Iterator[Any]:
+    def consume(batches: Any) -> Iterator[Any]:
         index = TaskContext.get().partitionId()
-        pace = slow if index in slow_tasks else fast
+        seconds_per_row = slow if index in slow_tasks else fast
         began, rows = None, 0
         for batch in batches:
             began = began or time.time()
-            if pace:
-                time.sleep(pace * batch.num_rows)
+            if seconds_per_row:
+                time.sleep(seconds_per_row * batch.num_rows)
             rows += batch.num_rows
         yield pa.record_batch({"rows": [rows], "began": [began or time.time()], "ended": [time.time()]})
 
-    return work
+    return consume
 
 
-def burning(batches: Any) -> Iterator[Any]:
+def cpu_bound_consumer(batches: Any) -> Iterator[Any]:
     """Consume rows in pure Python."""
     for batch in batches:
         total = 0
@@ -69,16 +66,16 @@ def burning(batches: Any) -> Iterator[Any]:
         yield pa.record_batch({"total": [total], "rows": [batch.num_rows]})
 
 
-class NoSink(Sink):
+class NoopSink(Sink):
     """A sink that drops its rows (Spark's noop)."""
 
     restartable = True
 
     def open(self, spark: SparkSession) -> Any:
-        return _NoSinkJob()
+        return _NoopSinkJob()
 
 
-class _NoSinkJob(SinkJob):
+class _NoopSinkJob(SinkJob):
     calls_python = False
 
     def write(self, df: DataFrame) -> None:
@@ -119,7 +116,7 @@ class Bench:
             print(f"  {name}: span {span:.2f} s, job {total:.2f} s", flush=True)
         return medians
 
-    def add(self, title: str, medians: dict[str, tuple[float, float]], base: str) -> None:
+    def add_lines(self, title: str, medians: dict[str, tuple[float, float]], base: str) -> None:
         for name, (span, total) in medians.items():
             times = f"{medians[base][0] / span:.2f} | {medians[base][1] / total:.2f}"
             self.lines.append(f"| {title} | {name} | {span:.2f} | {total:.2f} | {times} |")
@@ -134,7 +131,7 @@ def measure_span(df: DataFrame, rows: int, env: Environment | None = None) -> fl
     return max(report["ended"] for report in reports) - min(report["began"] for report in reports if report["rows"])
 
 
-def skewed(
+def measure_slow_consumers(
     bench: Bench,
     spark: SparkSession,
     title: str,
@@ -145,61 +142,60 @@ def skewed(
     slow: float,
     sizes: Any,
 ) -> None:
-    work = sleeping(fast, slow, slow_tasks)
+    consumer = sleeping_consumer(fast, slow, slow_tasks)
     source = spark.range(0, rows, 1, tasks)
-    variants = {
-        "repartition(n).mapInArrow": lambda: measure_span(source.repartition(tasks).mapInArrow(work, SPAN), rows)
-    }
+    spread = source.repartition(tasks)
+    variants = {"repartition(n).mapInArrow": lambda: measure_span(spread.mapInArrow(consumer, SPAN_SCHEMA), rows)}
     for size in sizes:
         rebalanced = penstock.rebalance(source, tasks, adaptive=True, max_traverse_size=size)
         variants[f"adaptive, idlest of {size}"] = lambda rebalanced=rebalanced: measure_span(
-            rebalanced.map_in_arrow(work, SPAN), rows
+            rebalanced.map_in_arrow(consumer, SPAN_SCHEMA), rows
         )
-    bench.add(title, bench.compare(title, variants), "repartition(n).mapInArrow")
+    bench.add_lines(title, bench.compare(title, variants), "repartition(n).mapInArrow")
 
 
-def pulled(bench: Bench, spark: SparkSession) -> None:
+def measure_without_barrier_stage(bench: Bench, spark: SparkSession) -> None:
     """Measure a consumer ten times slower than the other three, in a session that cannot run barrier stages."""
     env = Environment(spark, config={"taskmanager.network.adaptive-partitioner.enabled": True}, progress=False)
-    rows, work = 160_000, sleeping(50e-6, 500e-6, (0,))
+    rows, consumer = 160_000, sleeping_consumer(50e-6, 500e-6, (0,))
     source = spark.range(0, rows, 1, 4)
-    spread = source.repartition(4).mapInArrow(work, SPAN)
+    spread = source.repartition(4).mapInArrow(consumer, SPAN_SCHEMA)
     plain = "repartition(4).mapInArrow, dynamic allocation"
     variants = {
         plain: lambda: measure_span(spread, rows),
         "the same, adaptive by an option": lambda: measure_span(spread, rows, env),
     }
     title = "one of four consumers ten times slower, 160 000 rows, no barrier stage"
-    bench.add(title, bench.compare(title, variants), plain)
+    bench.add_lines(title, bench.compare(title, variants), plain)
 
 
-def even(bench: Bench, spark: SparkSession, rows: int) -> None:
+def measure_equal_consumers(bench: Bench, spark: SparkSession, rows: int) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
     source = spark.range(0, rows, 1, 4).select("id", F.col("id").cast("double").alias("value"))
 
-    def same(batches: Any) -> Any:
+    def identity(batches: Any) -> Any:
         return batches
 
     def run_plain(df: DataFrame) -> None:
         df.write.format("noop").mode("overwrite").save()
 
     def run_as_job(df: DataFrame) -> None:
-        env.write(df, NoSink())
+        env.write(df, NoopSink())
         env.execute()
 
-    title = f"{rows // 1_000_000} M narrow rows, all consumers alike"
+    title = f"{rows // 1_000_000} M rows of few bytes, equally fast consumers"
     adaptive = penstock.rebalance(source, 4, adaptive=True)
     variants = {
-        "mapInArrow, no exchange": lambda: run_plain(source.mapInArrow(same, source.schema)),
-        "mapInArrow, no exchange, as a job": lambda: run_as_job(source.mapInArrow(same, source.schema)),
-        "repartition(4).mapInArrow": lambda: run_plain(source.repartition(4).mapInArrow(same, source.schema)),
-        "adaptive, as a job": lambda: run_as_job(adaptive.map_in_arrow(same, source.schema)),
-        "adaptive, plain PySpark": lambda: run_plain(adaptive.map_in_arrow(same, source.schema)),
+        "mapInArrow, no exchange": lambda: run_plain(source.mapInArrow(identity, source.schema)),
+        "mapInArrow, no exchange, as a job": lambda: run_as_job(source.mapInArrow(identity, source.schema)),
+        "repartition(4).mapInArrow": lambda: run_plain(source.repartition(4).mapInArrow(identity, source.schema)),
+        "adaptive, as a job": lambda: run_as_job(adaptive.map_in_arrow(identity, source.schema)),
+        "adaptive, plain PySpark": lambda: run_plain(adaptive.map_in_arrow(identity, source.schema)),
     }
-    bench.add(title, bench.compare(title, variants), "mapInArrow, no exchange")
+    bench.add_lines(title, bench.compare(title, variants), "mapInArrow, no exchange")
 
 
-def python(bench: Bench, spark: SparkSession, rows: int) -> None:
+def measure_python_function(bench: Bench, spark: SparkSession, rows: int) -> None:
     schema = "total long, rows long"
     source = spark.range(0, rows, 1, 4)
 
@@ -207,15 +203,16 @@ def python(bench: Bench, spark: SparkSession, rows: int) -> None:
         if df.agg(F.sum("rows")).first()[0] != rows:
             raise SystemExit("rows are missing")
 
+    adaptive = penstock.rebalance(source, 4, adaptive=True)
     title = f"a function in pure Python, {rows // 1_000_000} M rows"
     variants = {
-        "repartition(4).mapInArrow": lambda: check_total(source.repartition(4).mapInArrow(burning, schema)),
-        "adaptive": lambda: check_total(penstock.rebalance(source, 4, adaptive=True).map_in_arrow(burning, schema)),
+        "repartition(4).mapInArrow": lambda: check_total(source.repartition(4).mapInArrow(cpu_bound_consumer, schema)),
+        "adaptive": lambda: check_total(adaptive.map_in_arrow(cpu_bound_consumer, schema)),
     }
-    bench.add(title, bench.compare(title, variants), "repartition(4).mapInArrow")
+    bench.add_lines(title, bench.compare(title, variants), "repartition(4).mapInArrow")
 
 
-def sweep(spark: SparkSession, path: Path) -> None:
+def draw_sweep(spark: SparkSession, path: Path) -> None:
     """Draw the spans over traverse sizes and batch lengths; a consumer is ten times slower than the other three."""
     import matplotlib as mpl
 
@@ -224,19 +221,19 @@ def sweep(spark: SparkSession, path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 3.4))
     source = spark.range(0, 160_000, 1, 4)
-    work = sleeping(50e-6, 500e-6, (0,))
+    consumer = sleeping_consumer(50e-6, 500e-6, (0,))
     for records in (100, 1000, 10_000):
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", records)
         spans = []
         for size in (2, 3, 4, 8):
             rebalanced = penstock.rebalance(source, 4, adaptive=True, max_traverse_size=size)
-            spans.append(min(measure_span(rebalanced.map_in_arrow(work, SPAN), 160_000) for _ in range(2)))
+            spans.append(min(measure_span(rebalanced.map_in_arrow(consumer, SPAN_SCHEMA), 160_000) for _ in range(2)))
         axes.plot((2, 3, 4, 8), spans, marker="o", label=f"input batches of {records:,} rows")
         print(f"  sweep, {records}: {[round(span, 2) for span in spans]}", flush=True)
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     axes.axhline(160_000 / (3 / 50e-6 + 1 / 500e-6), color="#333", linewidth=0.8, linestyle="--", label="ideal")
     axes.set_xlabel("consumers compared (max-traverse-size)")
-    axes.set_ylabel("span, seconds (20 in turn)")
+    axes.set_ylabel("span, seconds (round-robin: 20)")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
@@ -247,31 +244,33 @@ def sweep(spark: SparkSession, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the even case")
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the case with equally fast consumers")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     spark = session(8)
     bench = Bench(arguments.rounds)
-    skewed(bench, spark, "one of four consumers ten times slower, 160 000 rows", 160_000, 4, (0,), 50e-6, 500e-6, (4,))
-    skewed(
+    measure_slow_consumers(
+        bench, spark, "one of four consumers ten times slower, 160 000 rows", 160_000, 4, (0,), 50e-6, 500e-6, (4,)
+    )
+    measure_slow_consumers(
         bench, spark, "two adjacent of eight ten times slower, 320 000 rows", 320_000, 8, (0, 1), 50e-6, 500e-6, (2,)
     )
-    skewed(
+    measure_slow_consumers(
         bench, spark, "eight, subtasks 0 and 5 sleep 1 ms a row, 150 000 rows", 150_000, 8, (0, 5), 0.0, 1e-3, (2, 6)
     )
-    even(bench, spark, arguments.rows)
-    python(bench, spark, arguments.rows // 5)
-    sweep(spark, arguments.output / "rebalance.png")
+    measure_equal_consumers(bench, spark, arguments.rows)
+    measure_python_function(bench, spark, arguments.rows // 5)
+    draw_sweep(spark, arguments.output / "rebalance.png")
     spark.stop()
     # Spark ignores this setting in local mode, but Penstock avoids barrier stages because of it.
-    pulled(bench, session(8, **{"spark.dynamicAllocation.enabled": "true"}))
+    measure_without_barrier_stage(bench, session(8, **{"spark.dynamicAllocation.enabled": "true"}))
     lines = [
         (
-            f"Rebalance, {STATE}: a run to warm up and {arguments.rounds} counted, medians. "
+            f"Rebalance, {DATE_AND_COMMIT}: a run to warm up and {arguments.rounds} counted, medians. "
             f"{versions()}, local[8] on {os.cpu_count()} cores."
         ),
         "",
-        "| case | way | span, s | whole job, s | times as fast by span | by whole job |",
+        "| case | variant | span, s | whole job, s | times as fast by span | by whole job |",
         "|---|---|--:|--:|--:|--:|",
         *bench.lines,
     ]

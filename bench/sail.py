@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from clients import THIN, python_with
+from clients import THIN_CLIENT, python_with
 
 HERE = Path(__file__).parent
 VERSION = "0.7.2"
@@ -14,7 +14,7 @@ class Sail:
     """A Sail server with a thread for each core and the parquet files of a folder as tables."""
 
     def __init__(self, data: Path, cores: int) -> None:
-        python = python_with(HERE.parent / ".venv" / "sail", f"pysail=={VERSION}", THIN)
+        python = python_with(HERE.parent / ".venv" / "sail", f"pysail=={VERSION}", THIN_CLIENT)
         self._process = subprocess.Popen(
             [python, HERE / "sail_stream.py", data.resolve(), str(cores)],
             stdin=subprocess.PIPE,

@@ -12,9 +12,10 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -22,25 +23,22 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from processes import cpu_seconds
-from provenance import STATE, versions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from provenance import DATE_AND_COMMIT, versions
 
 RESULTS = Path(__file__).parent / "results"
 NO_THRESHOLD = {"execution.batch.adaptive.whole-query-threshold": 0}
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Median wall seconds, and median CPU seconds of the driver, the JVM and all workers."""
 
     seconds: float
     cpu: float
 
 
-def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
-    """Return the medians of each system; the order rotates from round to round."""
+def measure(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Measurement]:
+    """Run each system once per round, the first system rotating; return the medians of each system."""
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in systems}
     names = list(systems)
     for name in names:
@@ -52,19 +50,19 @@ def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, M
             systems[name]()
             seconds = time.perf_counter() - started
             runs[name].append((seconds, cpu_seconds(os.getpid()) - cpu))
-    return {name: Measured(*map(statistics.median, zip(*times, strict=True))) for name, times in runs.items()}
+    return {name: Measurement(*map(statistics.median, zip(*times, strict=True))) for name, times in runs.items()}
 
 
-def with_switch(spark: SparkSession, *, on: bool, run: Callable[[], Any]) -> Callable[[], Any]:
+def with_setting(spark: SparkSession, *, enabled: bool, run: Callable[[], Any]) -> Callable[[], Any]:
     def measured() -> Any:
-        spark.conf.set("spark.penstock.enabled", str(on).lower())
+        spark.conf.set("spark.penstock.enabled", str(enabled).lower())
         return run()
 
     return measured
 
 
-def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, Measured]:
-    """Measure a query below the threshold, which Spark runs: the cost of the decision."""
+def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, Measurement]:
+    """Measure a query below the threshold, which Spark runs: Penstock only adds the cost of the decision."""
     path = str(folder / "small")
     spark.conf.set("spark.penstock.enabled", "false")
     spark.range(1000).withColumn("k", F.col("id") % 7).write.mode("overwrite").parquet(path)
@@ -73,13 +71,14 @@ def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, M
         return spark.read.schema("id long, k long").parquet(path).groupBy("k").agg(F.sum("id")).collect()
 
     penstock.enable(spark)
-    return paired(
-        {"Spark": with_switch(spark, on=False, run=run), "served": with_switch(spark, on=True, run=run)}, rounds
+    return measure(
+        {"Spark": with_setting(spark, enabled=False, run=run), "served": with_setting(spark, enabled=True, run=run)},
+        rounds,
     )
 
 
-def python_overhead(spark: SparkSession, rounds: int) -> dict[str, Measured]:
-    """Measure a query that Penstock executes, by its own action and by an environment."""
+def python_overhead(spark: SparkSession, rounds: int) -> dict[str, Measurement]:
+    """Measure a query that Penstock executes, by ``DataFrame.collect`` and by `Environment.collect`."""
     env = Environment(spark, config=NO_THRESHOLD, progress=False)
 
     def query() -> Any:
@@ -87,13 +86,13 @@ def python_overhead(spark: SparkSession, rounds: int) -> dict[str, Measured]:
 
     penstock.enable(spark, config=NO_THRESHOLD)
     systems = {
-        "Environment.collect": with_switch(spark, on=False, run=lambda: env.collect(query())),
-        "served": with_switch(spark, on=True, run=lambda: query().collect()),
+        "Environment.collect": with_setting(spark, enabled=False, run=lambda: env.collect(query())),
+        "served": with_setting(spark, enabled=True, run=lambda: query().collect()),
     }
-    return paired(systems, rounds)
+    return measure(systems, rounds)
 
 
-def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, Measured]]:
+def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, Measurement]]:
     """Measure TPC-H or TPC-DS by Spark, by an environment, and in a served session."""
     for file in sorted(data.glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
@@ -102,13 +101,13 @@ def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str,
     penstock.enable(spark)
     medians = {}
     for number, text in sorted(texts.items(), key=lambda query: int(query[0])):
-        plain = with_switch(spark, on=False, run=lambda text=text: spark.sql(text).collect())
+        plain = with_setting(spark, enabled=False, run=lambda text=text: spark.sql(text).collect())
         systems = {
             "Spark": plain,
-            "Environment": with_switch(spark, on=False, run=lambda text=text: env.collect(spark.sql(text))),
-            "served": with_switch(spark, on=True, run=lambda text=text: spark.sql(text).collect()),
+            "Environment": with_setting(spark, enabled=False, run=lambda text=text: env.collect(spark.sql(text))),
+            "served": with_setting(spark, enabled=True, run=lambda text=text: spark.sql(text).collect()),
         }
-        medians[number] = paired(systems, rounds)
+        medians[number] = measure(systems, rounds)
         print(
             number,
             *(f"{name} {median.seconds:.2f} s, CPU {median.cpu:.2f}" for name, median in medians[number].items()),
@@ -117,7 +116,7 @@ def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str,
     return medians
 
 
-def table(rows: Mapping[str, Mapping[str, Measured]]) -> str:
+def table(rows: Mapping[str, Mapping[str, Measurement]]) -> str:
     columns = list(next(iter(rows.values())))
     lines = [
         f"| query | {' | '.join(columns)} | CPU: {' | CPU: '.join(columns)} |",
@@ -139,8 +138,8 @@ def table(rows: Mapping[str, Mapping[str, Measured]]) -> str:
     return "\n".join([*lines, f"| **total** | {seconds} | {cpu} |", "", f"Geometric means. {ratios}."])
 
 
-def mean_ratio(rows: Mapping[str, Mapping[str, Measured]], system: str, base: str, metric: str) -> float:
-    """Return the geometric mean of the ratios of two systems; figures of zero count as a clock tick."""
+def mean_ratio(rows: Mapping[str, Mapping[str, Measurement]], system: str, base: str, metric: str) -> float:
+    """Return the geometric mean of the ratios of two systems; figures below a clock tick (0.01 s) count as a tick."""
     return statistics.geometric_mean(
         max(getattr(row[system], metric), 0.01) / max(getattr(row[base], metric), 0.01) for row in rows.values()
     )
@@ -152,7 +151,7 @@ def main() -> None:
         "--data", type=Path, nargs="+", required=True, help="folders of parquet files, such as data/tpch-1 data/tpcds-1"
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds over each folder's queries")
-    parser.add_argument("--small", type=int, default=1000, help="number of small queries of each system")
+    parser.add_argument("--small", type=int, default=1000, help="number of small queries per system")
     parser.add_argument(
         "--asked", dest="executed", type=int, default=100, help="number of small queries that Penstock executes"
     )
@@ -165,26 +164,26 @@ def main() -> None:
     lines = [
         "# A served session",
         "",
-        f"{STATE}, {versions()}. Seconds, medians. A single process, two cores; the first system rotates. CPU seconds are those of the driver, the JVM and all workers.",
+        f"{DATE_AND_COMMIT}, {versions()}. Seconds, medians. A single process, two cores; the first system rotates. CPU seconds are those of the driver, the JVM and all workers.",
         "",
     ]
     if arguments.small:
         small = small_queries(spark, arguments.data[0].parent / "served", arguments.small)
-        more = small["served"].seconds / small["Spark"].seconds - 1
+        overhead_ratio = small["served"].seconds / small["Spark"].seconds - 1
         lines += [
             (
-                f"* {arguments.small} queries below the threshold, left to Spark: {small['Spark'].seconds * 1000:.1f} ms without, "
-                f"{small['served'].seconds * 1000:.1f} ms with ({more:+.1%}); CPU {small['Spark'].cpu * 1000:.0f} and {small['served'].cpu * 1000:.0f} ms."
+                f"* {arguments.small} queries below the threshold, which Spark runs: {small['Spark'].seconds * 1000:.1f} ms without, "
+                f"{small['served'].seconds * 1000:.1f} ms with ({overhead_ratio:+.1%}); CPU {small['Spark'].cpu * 1000:.0f} and {small['served'].cpu * 1000:.0f} ms."
             )
         ]
         print(lines[-1], flush=True)
     if arguments.executed:
         overhead = python_overhead(spark, arguments.executed)
-        extra = (overhead["served"].seconds - overhead["Environment.collect"].seconds) * 1000
+        extra_ms = (overhead["served"].seconds - overhead["Environment.collect"].seconds) * 1000
         lines += [
             (
-                f"* {arguments.executed} small queries that are taken: {overhead['Environment.collect'].seconds * 1000:.1f} ms by "
-                f"`Environment.collect`, {overhead['served'].seconds * 1000:.1f} ms by their own action ({extra:+.1f} ms); CPU {overhead['Environment.collect'].cpu * 1000:.0f} and {overhead['served'].cpu * 1000:.0f} ms."
+                f"* {arguments.executed} small queries that Penstock executes: {overhead['Environment.collect'].seconds * 1000:.1f} ms by "
+                f"`Environment.collect`, {overhead['served'].seconds * 1000:.1f} ms by `DataFrame.collect` ({extra_ms:+.1f} ms); CPU {overhead['Environment.collect'].cpu * 1000:.0f} and {overhead['served'].cpu * 1000:.0f} ms."
             )
         ]
         print(lines[-1], flush=True)

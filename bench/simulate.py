@@ -1,6 +1,6 @@
 """Estimate TPC-H on 100 and 1 000 executors: locally measured stages are replayed on a model of a cluster.
 
-Each query runs on Spark with AQE and on Penstock, with many tasks for each step as on a cluster. Spark measures the
+Each query runs on Spark with AQE and on Penstock, with many tasks per stage as on a cluster. Spark measures the
 stages. The model (bench/cluster_model.py) has the costs of the network and of starting tasks. A table is written to
 bench/results. It shows what fewer shuffled bytes would save on a cluster; it is not a measurement.
 """
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cluster_model import Cluster, Stage, seconds, with_bytes_read
 from penstock import Environment
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 from rows import comparable
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ MIB = 1 << 20
 SYSTEMS = {"spark": "Spark, AQE", "penstock": "Penstock", "native": "Penstock with execution.native"}
 MANY_TASKS = {"execution.batch.adaptive.whole-query-threshold": 0}
 """Options with which no query runs in a single task."""
-SETTLED = 0.5
+SETTLE_SECONDS = 0.5
 """Seconds until Spark's status store contains the stages that have ended."""
 
 
@@ -47,7 +47,7 @@ class Recorder:
             "penstock": lambda text: plain.collect(self.spark.sql(text)),
             "native": lambda text: native.collect(self.spark.sql(text)),
         }
-        self._seen: set[tuple[int, int]] = set()
+        self._read_stages: set[tuple[int, int]] = set()
 
     def stages(self, system: str, text: str) -> tuple[list[Stage], list[str]]:
         """Run a query twice; return the stages and the rows of the second run."""
@@ -67,7 +67,7 @@ class Recorder:
 
     def _new_stages(self) -> list:
         """Return Spark's metrics of the stages that have ended since the last call."""
-        time.sleep(SETTLED)
+        time.sleep(SETTLE_SECONDS)
         jvm = self.spark._jvm
         no_quantiles = self.spark.sparkContext._gateway.new_array(jvm.double, 0)
         none = jvm.java.util.ArrayList()
@@ -76,9 +76,9 @@ class Recorder:
         for index in range(stages.size()):
             stage = stages.apply(index)
             key = (stage.stageId(), stage.attemptId())
-            if key in self._seen:
+            if key in self._read_stages:
                 break  # the newest come first
-            self._seen.add(key)
+            self._read_stages.add(key)
             if stage.completionTime().isDefined() and stage.numCompleteTasks():
                 finished.append(stage)
         return finished
@@ -86,9 +86,9 @@ class Recorder:
 
 def table(stages: dict[str, dict[str, list[Stage]]], executors: list[int], measured_cores: int, about: str) -> str:
     systems = [name for name in SYSTEMS if all(name in by_name for by_name in stages.values())]
-    heads = ["query", *(f"{SYSTEMS[name]}: stages, MiB shuffled" for name in systems)]
-    heads += [f"{SYSTEMS[name]} on {number:,} executors, s" for number in executors for name in systems]
-    lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
+    headers = ["query", *(f"{SYSTEMS[name]}: stages, MiB shuffled" for name in systems)]
+    headers += [f"{SYSTEMS[name]} on {number:,} executors, s" for number in executors for name in systems]
+    lines = [about, "", "| " + " | ".join(headers) + " |", "|---" + "|--:" * (len(headers) - 1) + "|"]
     totals = [0.0] * (len(executors) * len(systems))
     ratios: list[list[float]] = [[] for _ in totals]
     for number, by_name in stages.items():
@@ -101,10 +101,10 @@ def table(stages: dict[str, dict[str, list[Stage]]], executors: list[int], measu
             cluster = Cluster(count)
             growth = cluster.all_cores / measured_cores
             times += [seconds(by_name[name], cluster, growth) for name in systems]
-        for column, time_taken in enumerate(times):
-            totals[column] += time_taken
-            ratios[column].append(times[column - column % len(systems)] / time_taken)
-        lines.append("| " + " | ".join([*cells, *(f"{time_taken:.1f}" for time_taken in times)]) + " |")
+        for column, duration in enumerate(times):
+            totals[column] += duration
+            ratios[column].append(times[column - column % len(systems)] / duration)
+        lines.append("| " + " | ".join([*cells, *(f"{duration:.1f}" for duration in times)]) + " |")
     empty = [""] * len(systems)
     lines.append("| " + " | ".join(["**all**", *empty, *(f"**{total:.0f}**" for total in totals)]) + " |")
     means = [math.exp(sum(map(math.log, column)) / len(column)) for column in ratios]
@@ -117,8 +117,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder of parquet files, such as data/tpch-10")
     parser.add_argument("--executors", default="100,1000")
-    parser.add_argument("--queries", help="numbers separated by commas, all if left out")
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}")
+    parser.add_argument("--queries", help="numbers separated by commas (default: all)")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"comma-separated: {', '.join(SYSTEMS)}")
     parser.add_argument("--cores", type=int, default=2, help="cores of the measured runs")
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table")
@@ -137,7 +137,7 @@ def main() -> None:
             read = sum(stage.read for stage in stages[number]["penstock"])
             stages[number]["native"] = with_bytes_read(stages[number]["native"], read)
         if any(system_rows != next(iter(rows.values())) for system_rows in rows.values()):
-            raise SystemExit(f"Q{number}: the systems gave different rows")
+            raise SystemExit(f"Q{number}: the systems returned different rows")
         print(
             f"Q{number}: " + ", ".join(f"{name} {len(measured)} stages" for name, measured in stages[number].items()),
             flush=True,
@@ -145,10 +145,10 @@ def main() -> None:
     executors = [int(count) for count in arguments.executors.split(",")]
     model = Cluster(executors[0])
     about = (
-        f"{arguments.data.name}, {STATE}: a simulation. {versions()}. Stages measured on local[{arguments.cores}] are replayed on executors of "
-        f"{model.cores} cores, with as much more data as there are more cores. An executor receives {model.bandwidth / 1e9:g} GB in a second; "
-        f"to start a task costs the driver {model.launch * 1000:g} ms, a stage {model.start:g} s, a block of a shuffle {model.fetch * 1e6:g} µs of a core. "
-        f"Broadcasts, stragglers and disks are not modelled. Penstock's steps have many tasks here: no query runs in a single task."
+        f"{arguments.data.name}, {DATE_AND_COMMIT}: a simulation. {versions()}. Stages measured on local[{arguments.cores}] are replayed on executors of "
+        f"{model.cores} cores, with data that grows with the number of cores. An executor receives {model.bandwidth / 1e9:g} GB per second; "
+        f"starting a task takes {model.launch * 1000:g} ms of the driver, starting a stage {model.start:g} s, reading a shuffle block {model.fetch * 1e6:g} µs of a core. "
+        f"Broadcasts, stragglers and disks are not modelled. No query of Penstock runs in a single task here."
     )
     arguments.output.mkdir(parents=True, exist_ok=True)
     text = table(stages, executors, arguments.cores, about)

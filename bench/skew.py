@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Environment
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 
 HERE = Path(__file__).parent
 FORCED = {
@@ -51,17 +51,18 @@ def cases(hot: DataFrame, keys: DataFrame) -> dict[str, DataFrame]:
 
 def stage_list(spark: SparkSession) -> list:
     """Return all stages of Spark's status store."""
-    nothing, no_numbers = spark._jvm.java.util.ArrayList, spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
-    stages = spark._jsc.sc().statusStore().stageList(nothing(), False, False, no_numbers, nothing())
+    no_quantiles = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    none = spark._jvm.java.util.ArrayList()
+    stages = spark._jsc.sc().statusStore().stageList(none, False, False, no_quantiles, none)
     return [stages.apply(i) for i in range(stages.size())]
 
 
-def largest(spark: SparkSession, before: int) -> tuple[int, int]:
-    """Return the shuffle bytes of the largest and the median task in the stage with the largest task."""
+def largest_task_bytes(spark: SparkSession, first_stage: int) -> tuple[int, int]:
+    """Return the shuffle bytes of the largest and the median task of the stage with the largest task."""
     store = spark._jsc.sc().statusStore()
     worst = (0, 0)
     for stage in stage_list(spark):
-        if stage.stageId() < before or str(stage.status().toString()) != "COMPLETE":
+        if stage.stageId() < first_stage or str(stage.status().toString()) != "COMPLETE":
             continue
         tasks = store.taskList(stage.stageId(), stage.attemptId(), 100_000)
         metrics = [tasks.apply(t).taskMetrics() for t in range(tasks.size())]
@@ -74,7 +75,7 @@ def largest(spark: SparkSession, before: int) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000_000)
-    parser.add_argument("--cases", help="names separated by commas; keeps earlier measurements of the other cases")
+    parser.add_argument("--cases", help="names separated by commas; other cases keep their earlier measurements")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="6g")
     arguments = parser.parse_args()
@@ -109,7 +110,7 @@ def main() -> None:
             for round_number in range(-1, arguments.rounds):
                 order = ["spark", "penstock"][:: 1 if round_number % 2 else -1]
                 for system in order:
-                    before = len(stage_list(spark))
+                    first_stage = len(stage_list(spark))
                     start = time.perf_counter()
                     collected = (
                         cases(*tables[forced])[name].collect()
@@ -121,7 +122,7 @@ def main() -> None:
                     if round_number >= 0:
                         times[system].append(seconds)
                     else:
-                        sizes[system] = largest(spark, before)
+                        sizes[system] = largest_task_bytes(spark, first_stage)
             if rows["spark"] != rows["penstock"]:
                 raise SystemExit(f"{name}: the rows of Penstock and Spark differ")
             results[name] = {"seconds": times, "bytes": sizes}
@@ -131,7 +132,7 @@ def main() -> None:
 
 def write(results: dict, arguments: argparse.Namespace) -> None:
     lines = [
-        f"{arguments.rows:,} rows, one key in 60 % of them, {STATE}: a run to warm up and "
+        f"{arguments.rows:,} rows, a key in 60 % of them, {DATE_AND_COMMIT}: a run to warm up and "
         f"{arguments.rounds} counted, medians. {versions()}, local[2], {arguments.memory} driver. Spark: "
         + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items())
         + ".",
@@ -140,12 +141,13 @@ def write(results: dict, arguments: argparse.Namespace) -> None:
         "|---|--:|--:|--:|--:|--:|",
     ]
     for name, result in results.items():
-        spark, ours = (statistics.median(result["seconds"][system]) for system in ("spark", "penstock"))
-        shown = [
+        spark, penstock = (statistics.median(result["seconds"][system]) for system in ("spark", "penstock"))
+        task_sizes = [
             " / ".join(f"{size / 2**20:.1f} MiB" for size in result["bytes"][system])
             for system in ("spark", "penstock")
         ]
-        lines.append(f"| {name} | {spark:.2f} | {ours:.2f} | {spark / ours:.2f} | {shown[0]} | {shown[1]} |")
+        seconds = f"{spark:.2f} | {penstock:.2f} | {spark / penstock:.2f}"
+        lines.append(f"| {name} | {seconds} | {task_sizes[0]} | {task_sizes[1]} |")
     (HERE / "results" / "skew.md").write_text("\n".join(lines) + "\n")
     (HERE / "results" / "skew.json").write_text(json.dumps(results, indent=1))
     print("\n".join(lines))

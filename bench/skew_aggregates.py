@@ -1,6 +1,6 @@
 """Compare aggregates and windows with a key in 80 % of the rows, merged in chunks and in a single task.
 
-There are eight executors with a core each. Bytes and CPU seconds are those of the largest task, as Spark measures them.
+There are eight executors with one core each. Bytes and CPU seconds are those of the largest task, as Spark measures them.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Environment
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 from skew import stage_list
 
 HERE = Path(__file__).parent
@@ -48,21 +48,21 @@ def query(hot: DataFrame, name: str) -> DataFrame:
     return windowed.agg(F.count("*"), F.expr(f"bit_xor(xxhash64({', '.join(windowed.columns)}))"))
 
 
-def figures(spark: SparkSession, before: int) -> tuple[float, float, float]:
-    """Return the maximum MiB that a task read from an exchange, the maximum CPU seconds of such a task, and the total."""
+def task_metrics(spark: SparkSession, first_stage: int) -> tuple[float, float, float]:
+    """Return the maximum MiB that a task read from an exchange, the maximum CPU seconds of such a task, and the CPU seconds of all tasks."""
     store = spark._jsc.sc().statusStore()
-    most, slowest, total = 0.0, 0.0, 0.0
+    max_mib, max_cpu, total = 0.0, 0.0, 0.0
     for stage in stage_list(spark):
-        if stage.stageId() < before or str(stage.status().toString()) != "COMPLETE":
+        if stage.stageId() < first_stage or str(stage.status().toString()) != "COMPLETE":
             continue
         tasks = store.taskList(stage.stageId(), stage.attemptId(), 100_000)
         options = (tasks.apply(t).taskMetrics() for t in range(tasks.size()))
         for metrics in (option.get() for option in options if option.isDefined()):
             read = metrics.shuffleReadMetrics()
             size, seconds = int(read.localBytesRead()) + int(read.remoteBytesRead()), metrics.executorCpuTime() / 1e9
-            most, total = max(most, size / 2**20), total + seconds
-            slowest = max(slowest, seconds if size else 0.0)
-    return most, slowest, total
+            max_mib, total = max(max_mib, size / 2**20), total + seconds
+            max_cpu = max(max_cpu, seconds if size else 0.0)
+    return max_mib, max_cpu, total
 
 
 def main() -> None:
@@ -88,16 +88,16 @@ def main() -> None:
         for name in arguments.cases.split(","):
             df = query(hot, name)
             rows: dict[str, list[str]] = {}
-            shown: list[float] = []
+            measurements: list[float] = []
             for variant in ("Spark", "NONE", "AUTO", "NONE", "AUTO"):
-                before, start = len(stage_list(spark)), time.perf_counter()
+                first_stage, start = len(stage_list(spark)), time.perf_counter()
                 if variant == "Spark":
                     rows[variant] = sorted(map(str, df.collect()))
                     continue
                 env = Environment(spark, config={**OPTIONS, STRATEGY: variant}, progress=False)
                 rows[variant] = sorted(map(str, env.collect(df)))
                 seconds = time.perf_counter() - start
-                most, slowest, total = figures(spark, before)
+                max_mib, max_cpu, total = task_metrics(spark, first_stage)
                 job = env.last_job
                 assert job is not None
                 skew = [
@@ -105,12 +105,12 @@ def main() -> None:
                     for decision in job.decisions
                     if decision.kind.value == "skew"
                 ]
-                took = f"{most:.1f} MiB {slowest:.2f} s, {total:.1f} s CPU, {seconds:.1f} s"
-                print(name, variant, took, skew, flush=True)
-                shown = [*shown, most, slowest, total][-6:]
+                summary = f"{max_mib:.1f} MiB {max_cpu:.2f} s, {total:.1f} s CPU, {seconds:.1f} s"
+                print(name, variant, summary, skew, flush=True)
+                measurements = [*measurements, max_mib, max_cpu, total][-6:]
             if not rows["Spark"] == rows["NONE"] == rows["AUTO"]:
                 raise SystemExit(f"{name}: the rows of Penstock and Spark differ")
-            off, on = shown[:3], shown[3:]
+            off, on = measurements[:3], measurements[3:]
             lines.append(
                 f"| {name} | {off[0]:.1f} MiB, {off[1]:.2f} s | {on[0]:.1f} MiB, {on[1]:.2f} s "
                 f"| {off[2]:.1f} s | {on[2]:.1f} s |"
@@ -120,7 +120,7 @@ def main() -> None:
 
 def write(lines: list[str], rows: int) -> None:
     about = (
-        f"{rows:,} rows, one key in 80 % of them, {STATE}: the second of two runs each. "
+        f"{rows:,} rows, a key in 80 % of them, {DATE_AND_COMMIT}: the second of two runs each. "
         f"{versions()}, {MASTER} on two cores, so only bytes and CPU seconds count. "
         f"Rows are equal to plain Spark's. Options: {OPTIONS}."
     )

@@ -1,8 +1,9 @@
-"""Run thousands of jobs in an Environment and record what grows: memory, threads, classes, sessions, files and plan hints.
+"""Run thousands of jobs in an Environment, and record the resources that may grow.
 
-The kinds of jobs alternate: an aggregate, a parallelism set by a plan hint, a small query that Spark runs, a join, a window, a write of
-files, a rebalance, a failing job, a cancelled job. Each block ends with a garbage collection and a reading. A table and a chart are
-written to bench/results, with the trend of the second half (a straight line).
+The resources are memory, threads, classes, sessions, files and plan hints. The kinds of jobs alternate: an aggregate,
+an aggregate with a plan hint for its parallelism, a small query that Spark runs, a join, a window, a write of files, a
+rebalance, a failing job, a cancelled job. The resources are read after each block of jobs and a garbage collection. A
+table and a chart are written to bench/results, with the linear trend of the second half.
 """
 
 import argparse
@@ -14,12 +15,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +32,7 @@ from penstock.connectors import FileSink
 from penstock.errors import PenstockError
 from penstock.spark.plans import dataframes
 from penstock.spark.run import barrier
-from provenance import STATE, versions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from provenance import DATE_AND_COMMIT, versions
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -52,12 +50,12 @@ class Reading:
     sessions: int
     threads: int
     jvm_threads: int
-    marks: int
+    plan_hints: int
     files: int
 
 
 class Soak:
-    """The session, its jobs, and the counters."""
+    """A session, the kinds of jobs, and the reading of resources."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,12 +78,12 @@ class Soak:
         path = str(folder / "facts")
         self.spark.range(0, 20_000, 1, 2).selectExpr("id % 97 as k", "id as v").write.parquet(path)
         self.facts = self.spark.read.parquet(path)
-        often: list[Callable[[], object]] = [
+        frequent: list[Callable[[], object]] = [
             *[lambda: self.small.collect(self._groups())] * 6,
             lambda: self.env.collect(self._groups()),
             lambda: self.env.collect(penstock.with_parallelism(self._groups(), 3)),
         ]
-        seldom: list[Callable[[], object]] = [
+        rare: list[Callable[[], object]] = [
             lambda: self.env.collect(self.facts.join(self._groups(), "k").agg(F.sum("v"))),
             lambda: self.env.count(
                 self.facts.selectExpr("rank() over (partition by k order by v) as r").where("r = 1")
@@ -96,7 +94,7 @@ class Soak:
             self._fail,
             self._cancel,
         ]
-        self.kinds = [kind for rare in seldom for kind in (*often, rare)]
+        self.kinds = [kind for rare_kind in rare for kind in (*frequent, rare_kind)]
 
     def _groups(self) -> DataFrame:
         return self.facts.groupBy("k").agg(F.sum("v").alias("s"))
@@ -140,18 +138,18 @@ class Soak:
         return Reading(
             jobs=first + count,
             ms_per_job=round(1000 * seconds / count, 1),
-            python_mib=round(_resident() / MIB, 1),
+            python_mib=round(_resident_bytes() / MIB, 1),
             heap_mib=round(used / MIB, 1),
             classes=int(beans.getClassLoadingMXBean().getLoadedClassCount()),
             sessions=objects.get("org.apache.spark.sql.classic.SparkSession", 0),
             threads=threading.active_count(),
             jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
-            marks=len(dataframes._HINTS) + len(barrier._ATTACHED),
+            plan_hints=len(dataframes._HINTS) + len(barrier._ATTACHED),
             files=sum(len(files) for _, _, files in os.walk(self.folder)),
         )
 
     def objects(self) -> dict[str, int]:
-        """Collect the driver's garbage; return the number of live objects of each class."""
+        """Collect the garbage of the driver's JVM; return the number of remaining objects of each class."""
         jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway
 
         def array(kind: str, *items: object) -> object:
@@ -172,7 +170,7 @@ class Soak:
         return {line[3]: int(line[1]) for line in lines if len(line) >= 4 and line[0].endswith(":")}
 
 
-def _resident() -> int:
+def _resident_bytes() -> int:
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -184,7 +182,7 @@ def table(readings: list[Reading]) -> str:
 
 
 def growth(readings: list[Reading]) -> dict[str, float]:
-    """Return the growth of a straight line through the second half, relative to its mean."""
+    """Return the growth of each resource over the second half by a linear fit, relative to its mean."""
     half = readings[len(readings) // 2 :]
     jobs = np.array([reading.jobs for reading in half], dtype=float)
     growths = {}
@@ -229,10 +227,10 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
     chart(readings, arguments.output / "soak.png")
-    where = f"{STATE}, {versions()}, local[2], 2g driver, {platform.machine()}"
-    climbs = ", ".join(f"{name.replace('_', ' ')} {part:+.1%}" for name, part in growth(readings).items())
-    text = f"# Thousands of jobs in one process\n\n`bench/soak.py --jobs {arguments.jobs}`: {where}.\n\n{table(readings)}\n\n"
-    text += f"From the first to the last job of the second half: {climbs}.\n"
+    environment = f"{DATE_AND_COMMIT}, {versions()}, local[2], 2g driver, {platform.machine()}"
+    growths = ", ".join(f"{name.replace('_', ' ')} {ratio:+.1%}" for name, ratio in growth(readings).items())
+    text = f"# Thousands of jobs in one process\n\n`bench/soak.py --jobs {arguments.jobs}`: {environment}.\n\n{table(readings)}\n\n"
+    text += f"From the first to the last job of the second half: {growths}.\n"
     (arguments.output / "soak.md").write_text(text)
     print(text)
 

@@ -1,12 +1,12 @@
 """Compare Penstock's three methods of changing a stopped query's key groups with Spark's own repartitioning.
 
 The state of an aggregation is built once. Every run gets a fresh copy of that checkpoint. The first method rotates, and
-the first round is dropped. Measured: wall seconds, CPU seconds of the JVM, shuffled bytes (Spark's status store), bytes
-that the JVM read and wrote, and the seconds of the first batch after the restart. Then the query's next output is
-compared with that of the original checkpoint. Medians are written to bench/results/state.md.
+the first round is dropped. The measurements are wall seconds, CPU seconds of the JVM, shuffled bytes (Spark's status store), bytes
+that the JVM read and wrote, and the seconds of the first batch after the restart. The first output after the restart
+is compared with that of the original checkpoint. Medians are written to bench/results/state.md.
 
-With --live, the query keeps running: each round starts a new query, waits for its state, rescales it, and adds input. Its
-whole output is compared with that of a query that is not rescaled. The figures are written to bench/results/state-live.md.
+With --live, the query keeps running: each round starts a new query, waits for its state, rescales it, and adds input. The
+complete output is compared with that of a query that is not rescaled. The figures are written to bench/results/state-live.md.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 
 HERE = Path(__file__).parent
 STORE = "spark.sql.streaming.stateStore"
-TRACK = f"{STORE}.rocksdb.trackTotalNumberOfRows"
+TRACK_ROWS = f"{STORE}.rocksdb.trackTotalNumberOfRows"
 MIB = 1 << 20
-CHANGES = {"4 to 8": (4, 8), "4 to 16": (4, 16), "8 to 4": (8, 4), "4 to 6": (4, 6)}
+RESCALES = {"4 to 8": (4, 8), "4 to 16": (4, 16), "8 to 4": (8, 4), "4 to 6": (4, 6)}
 
 
 def session(cores: int) -> SparkSession:
@@ -58,17 +58,17 @@ class Meter:
         self._pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
         self._group = f"bench-{time.monotonic_ns()}"
         spark.sparkContext.setJobGroup(self._group, "bench")
-        self._cpu, self._read, self._written = self._used()
+        self._cpu, self._read, self._written = self._totals()
         self._began = time.monotonic()
 
-    def _used(self) -> tuple[float, int, int]:
+    def _totals(self) -> tuple[float, int, int]:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         io = dict(line.split(": ") for line in Path(f"/proc/{self._pid}/io").read_text().splitlines())
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(io["rchar"]), int(io["wchar"])
 
-    def stop(self) -> dict[str, float]:
+    def read(self) -> dict[str, float]:
         wall = time.monotonic() - self._began
-        cpu, read, written = self._used()
+        cpu, read, written = self._totals()
         store = self._spark._jsc.sc().statusStore()
         shuffled = 0
         for job in self._spark.sparkContext.statusTracker().getJobIdsForGroup(self._group):
@@ -112,25 +112,25 @@ def run_query(spark: SparkSession, folder: Path, checkpoint: Path, groups: int) 
 
 
 def repartition_by_spark(spark: SparkSession, checkpoint: str, groups: int, *, tracked: bool) -> None:
-    spark.conf.set(TRACK, str(tracked).lower())
+    spark.conf.set(TRACK_ROWS, str(tracked).lower())
     try:
         spark._streamingCheckpointManager.repartition(checkpoint, groups)
     finally:
-        spark.conf.unset(TRACK)
+        spark.conf.unset(TRACK_ROWS)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after one that is dropped")
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after a round that is dropped")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--keys", type=int, nargs="+", default=[3_000_000, 20_000_000])
-    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
+    parser.add_argument("--changes", nargs="+", choices=RESCALES, default=list(RESCALES))
     parser.add_argument("--live", action="store_true", help="rescale the query while it runs")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     spark = session(arguments.cores)
     if arguments.live:
-        live(spark, arguments)
+        measure_live(spark, arguments)
         return
     lines = []
     with tempfile.TemporaryDirectory() as name:
@@ -138,22 +138,22 @@ def main() -> None:
             lines += measure(spark, Path(name) / str(keys), keys, arguments)
             shutil.rmtree(Path(name) / str(keys))
     title = (
-        f"State, {STATE}: the first round dropped and {arguments.rounds} counted, medians. "
+        f"State, {DATE_AND_COMMIT}: the first round dropped and {arguments.rounds} counted, medians. "
         f"{versions()}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
     header = [
         "| keys | change | method | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
         "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    finish(arguments.output or HERE / "results" / "state.md", [title, "", *header, *lines])
+    write_table(arguments.output or HERE / "results" / "state.md", [title, "", *header, *lines])
 
 
-def finish(output: Path, lines: list[str]) -> None:
+def write_table(output: Path, lines: list[str]) -> None:
     output.write_text("\n".join([*lines, ""]))
     print(output.read_text())
 
 
-def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
+def measure_live(spark: SparkSession, arguments: argparse.Namespace) -> None:
     lines = []
     for keys in arguments.keys:
         with tempfile.TemporaryDirectory() as name:
@@ -164,31 +164,31 @@ def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
             # A single file cannot be divided between two batches.
             spark.read.parquet(str(folder / "input-1")).coalesce(1).write.parquet(str(folder / "single"))
             for label in arguments.changes:
-                old, new = CHANGES[label]
+                old, new = RESCALES[label]
                 run_live(spark, folder, old, None)
-                twin, alone = run_live(spark, folder, old, None)
+                expected, reference = run_live(spark, folder, old, None)
                 figures = []
                 for turn in range(arguments.rounds + 1):
                     checksums, figure = run_live(spark, folder, old, new)
-                    assert checksums == twin, f"{label}: {checksums} instead of {twin}"
+                    assert checksums == expected, f"{label}: {checksums} instead of {expected}"
                     print(f"{keys:,} {label}, round {turn}: {figure}", flush=True)
                     figures.append(figure)
-                middle = {key: statistics.median(run[key] for run in figures[1:]) for key in figures[0]}
+                medians = {key: statistics.median(run[key] for run in figures[1:]) for key in figures[0]}
                 spread = [run["stopped"] for run in figures[1:]]
                 lines.append(
-                    f"| {keys:,} | {label} | {middle['stopped']:.1f} ({min(spread):.1f} to {max(spread):.1f}) "
-                    f"| {middle['rescale']:.1f} | {middle['batch']:.1f} | {alone['batch']:.1f} |"
+                    f"| {keys:,} | {label} | {medians['stopped']:.1f} ({min(spread):.1f} to {max(spread):.1f}) "
+                    f"| {medians['rescale']:.1f} | {medians['batch']:.1f} | {reference['batch']:.1f} |"
                 )
     title = (
-        f"Rescaling a running query, {STATE}: the first round dropped and {arguments.rounds} counted, medians. "
+        f"Rescaling a running query, {DATE_AND_COMMIT}: the first round dropped and {arguments.rounds} counted, medians. "
         f"{versions()}, local[{arguments.cores}]. The whole output of every "
-        "round equals that of a twin that is left alone."
+        "round equals that of a query that is not rescaled."
     )
     header = [
-        "| keys | change | stopped, s (least to most) | of these the rescale, s | next batch, s | the twin's, s |",
+        "| keys | change | stopped, s (min to max) | of these the rescale, s | next batch, s | without a rescale, s |",
         "|--:|---|--:|--:|--:|--:|",
     ]
-    finish(arguments.output or HERE / "results" / "state-live.md", [title, "", *header, *lines])
+    write_table(arguments.output or HERE / "results" / "state-live.md", [title, "", *header, *lines])
 
 
 def run_live(spark: SparkSession, folder: Path, old: int, new: int | None) -> tuple[list, dict[str, float]]:
@@ -225,7 +225,7 @@ def run_live(spark: SparkSession, folder: Path, old: int, new: int | None) -> tu
 def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Namespace) -> list[str]:
     lines = []
     for label in arguments.changes:
-        old, new = CHANGES[label]
+        old, new = RESCALES[label]
         before, later = folder / f"in-{old}", folder / f"later-{old}"
         checkpoint = folder / f"checkpoint-{old}"
         if not checkpoint.exists():
@@ -237,9 +237,11 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
             # Streams identify their input by its path.
             shutil.rmtree(before)
             shutil.move(later, before)
-            shutil.copytree(checkpoint, folder / f"twin-{old}")
-            (folder / f"twin-{old}.txt").write_text(str(run_query(spark, before, folder / f"twin-{old}", old)[1]))
-        expected = (folder / f"twin-{old}.txt").read_text()
+            shutil.copytree(checkpoint, folder / f"original-{old}")
+            (folder / f"original-{old}.txt").write_text(
+                str(run_query(spark, before, folder / f"original-{old}", old)[1])
+            )
+        expected = (folder / f"original-{old}.txt").read_text()
         methods = {
             "Spark, rows counted": lambda at, n=new: repartition_by_spark(spark, at, n, tracked=True),
             "Spark": lambda at, n=new: repartition_by_spark(spark, at, n, tracked=False),
@@ -255,7 +257,7 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
                 shutil.copytree(checkpoint, copy)
                 meter = Meter(spark)
                 methods[method](str(copy))
-                figure = meter.stop()
+                figure = meter.read()
                 figure["batch"], checksums = run_query(spark, before, copy, new)
                 assert str(checksums) == expected, f"{method}: {checksums} instead of {expected}"
                 shutil.rmtree(copy)
@@ -266,10 +268,10 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
                 )
         base = statistics.median(run["cpu"] for run in figures["Spark, rows counted"][1:])
         for method, runs in figures.items():
-            middle = {key: statistics.median(run[key] for run in runs[1:]) for key in runs[0]}
+            medians = {key: statistics.median(run[key] for run in runs[1:]) for key in runs[0]}
             lines.append(
-                f"| {keys:,} | {label} | {method} | {middle['wall']:.1f} | {middle['cpu']:.1f} | {middle['cpu'] / base:.2f} "
-                f"| {middle['shuffled'] / MIB:.1f} | {middle['read'] / MIB:.0f} | {middle['written'] / MIB:.0f} | {middle['batch']:.1f} |"
+                f"| {keys:,} | {label} | {method} | {medians['wall']:.1f} | {medians['cpu']:.1f} | {medians['cpu'] / base:.2f} "
+                f"| {medians['shuffled'] / MIB:.1f} | {medians['read'] / MIB:.0f} | {medians['written'] / MIB:.0f} | {medians['batch']:.1f} |"
             )
     return lines
 

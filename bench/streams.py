@@ -27,19 +27,19 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pyarrow.parquet as pq
 
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 from tests.support.services import KafkaBroker
 
 HERE = Path(__file__).parent
 PARTITIONS = 6
-HOT = 0.8
+HOT_FRACTION = 0.8
 """Fraction of the records in a single partition."""
-TICK = 0.05
-JUMP = 10
+TICK_SECONDS = 0.05
+JUMP_FACTOR = 10
 STEADY_PART, JUMP_PART = 0.1, 0.1
 """Fractions of a variant's time: the steady load before the jump, and the jump."""
-GONE = 2
-"""After the jump, the lag is gone when it is below the steady load of this number of trigger intervals."""
+MAX_LAG_INTERVALS = 2
+"""The query has caught up when its lag is below the steady load of this number of trigger intervals."""
 
 
 class Load:
@@ -63,13 +63,13 @@ class Load:
 
     def _write(self) -> None:
         due, before = 0.0, time.monotonic()
-        while not self._ended.wait(TICK):
+        while not self._ended.wait(TICK_SECONDS):
             now = time.monotonic()
             due += self.rate * (now - before)
             before = now
             for _ in range(int(due)):
                 number = self.total
-                partition = 0 if number % 100 < 100 * HOT else 1 + number % (PARTITIONS - 1)
+                partition = 0 if number % 100 < 100 * HOT_FRACTION else 1 + number % (PARTITIONS - 1)
                 self._put(partition, str(number).zfill(100).encode())
                 self.written[partition] += 1
             due -= int(due)
@@ -78,17 +78,17 @@ class Load:
     def _put(self, partition: int, value: bytes) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._receipt)
+                self._producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
             except BufferError:
                 self._producer.poll(0.05)
             else:
                 return
 
-    def _receipt(self, error: object, _message: object) -> None:
+    def _on_delivery(self, error: object, _message: object) -> None:
         if error:
             self._errors.append(str(error))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._ended.set()
         self._thread.join()
         if self._producer.flush(60) or self._errors:
@@ -102,20 +102,21 @@ class Query:
         self._command = command
         self._checkpoint = folder / "checkpoint"
         self._log = (folder / "log").open("a")
-        self._killed = -1
+        self._killed_batch = -1
         self._start()
 
     def _start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log, start_new_session=True)
 
-    def _last(self, log: str) -> int:
+    def _last_batch(self, log: str) -> int:
+        """Return the newest batch in a log of the checkpoint, -1 if there is none."""
         names = [path.name for path in (self._checkpoint / log).glob("*")]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     @property
     def committed(self) -> int:
         """The number of records in all committed batches."""
-        batch = self._last("commits")
+        batch = self._last_batch("commits")
         if batch < 0:
             return 0
         text = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
@@ -124,20 +125,20 @@ class Query:
     def batches(self) -> list[tuple[float, int]]:
         """Return the seconds and records of each batch except the killed one, from the times of its two log files."""
         batches, before = [], 0
-        for number in range(self._last("commits") + 1):
+        for number in range(self._last_batch("commits") + 1):
             offsets, commit = self._checkpoint / "offsets" / str(number), self._checkpoint / "commits" / str(number)
             text = offsets.read_text().splitlines()[-1]
             total = sum(value for name, value in json.loads(text).items() if name != "penstock")
-            if number != self._killed:
+            if number != self._killed_batch:
                 batches.append((commit.stat().st_mtime - offsets.stat().st_mtime, total - before))
             before = total
         return batches
 
     def kill_within_a_batch(self) -> None:
-        while self._last("offsets") <= self._last("commits"):
+        while self._last_batch("offsets") <= self._last_batch("commits"):
             self.check()
             time.sleep(0.01)
-        self._killed = self._last("offsets")
+        self._killed_batch = self._last_batch("offsets")
         self.kill()
         self._start()
 
@@ -155,8 +156,8 @@ class Outcome:
     variant: str
     records: int
     lost: int
-    doubled: int
-    gone: float | None
+    duplicates: int
+    catch_up_seconds: float | None
     batches: list[tuple[float, int]]
 
 
@@ -175,31 +176,32 @@ def run(
                 query.check()
                 time.sleep(0.1)
             time.sleep(STEADY_PART * seconds)
-            jumped, load.rate = time.monotonic(), JUMP * arguments.rate
+            jumped, load.rate = time.monotonic(), JUMP_FACTOR * arguments.rate
             time.sleep(JUMP_PART * seconds / 2)
             query.kill_within_a_batch()
             time.sleep(max(0.0, jumped + JUMP_PART * seconds - time.monotonic()))
             load.rate = arguments.rate
-            enough = GONE * arguments.rate * float(arguments.trigger.split()[0])
-            gone = None
+            max_lag = MAX_LAG_INTERVALS * arguments.rate * float(arguments.trigger.split()[0])
+            catch_up_seconds = None
             while time.monotonic() - jumped < 3 * seconds:
-                if load.total - query.committed < enough:
-                    gone = time.monotonic() - jumped
+                if load.total - query.committed < max_lag:
+                    catch_up_seconds = time.monotonic() - jumped
                     break
                 query.check()
                 time.sleep(0.1)
-            load.end()
-            while gone is not None and query.committed < load.total:
+            load.stop()
+            while catch_up_seconds is not None and query.committed < load.total:
                 query.check()
                 time.sleep(0.1)
-            lost, doubled = count_lost_and_doubled(folder / "out", load.written) if gone is not None else (-1, -1)
-            return Outcome(variant, load.total, lost, doubled, gone, query.batches())
+            is_complete = catch_up_seconds is not None
+            lost, duplicates = count_errors(folder / "out", load.written) if is_complete else (-1, -1)
+            return Outcome(variant, load.total, lost, duplicates, catch_up_seconds, query.batches())
         finally:
             query.kill()
 
 
-def count_lost_and_doubled(out: Path, written: list[int]) -> tuple[int, int]:
-    """Return the number of records that are missing in the sink, and of those that are duplicates or unexpected."""
+def count_errors(out: Path, written: list[int]) -> tuple[int, int]:
+    """Return the number of records that are missing in the sink, and of duplicate or unexpected records."""
     records: Counter[tuple[int, int]] = Counter()
     for file in committed_files(out):
         table = pq.read_table(file, columns=["partition", "offset"])
@@ -222,7 +224,7 @@ def committed_files(out: Path) -> list[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="approximate time of all variants together")
+    parser.add_argument("--minutes", type=float, default=10, help="approximate minutes of all variants together")
     parser.add_argument("--rate", type=int, default=1000, help="records per second; ten times as many in the jump")
     parser.add_argument("--limits", nargs="+", default=["5000", "20000", "100000"], help="fixed maxOffsetsPerTrigger")
     parser.add_argument("--trigger", default="5 seconds")
@@ -241,7 +243,8 @@ def main() -> None:
         for variant, options in variants.items():
             outcomes.append(run(variant, options, broker, seconds, arguments))
             last = outcomes[-1]
-            print(f"{variant}: lag gone after {last.gone}, {last.lost} lost, {last.doubled} doubled", flush=True)
+            figures = f"{last.catch_up_seconds} s, {last.lost} lost, {last.duplicates} duplicates"
+            print(f"{variant}: caught up after {figures}", flush=True)
     finally:
         broker.close()
     text = table(outcomes, seconds, arguments)
@@ -250,14 +253,12 @@ def main() -> None:
 
 
 def table(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace) -> str:
-    best = min(
-        (outcome.gone for outcome in outcomes if outcome.variant != "Penstock" and outcome.gone is not None),
-        default=None,
-    )
+    fixed = [outcome.catch_up_seconds for outcome in outcomes if outcome.variant != "Penstock"]
+    best = min((seconds for seconds in fixed if seconds is not None), default=None)
     lines = [
         (
-            f"Streams, {STATE}: {arguments.rate:,} records a second, {JUMP} times as many for "
-            f"{JUMP_PART * seconds:.0f} s, {HOT:.0%} of them in one of {PARTITIONS} partitions; a trigger of "
+            f"Streams, {DATE_AND_COMMIT}: {arguments.rate:,} records a second, {JUMP_FACTOR} times as many for "
+            f"{JUMP_PART * seconds:.0f} s, {HOT_FRACTION:.0%} of them in one of {PARTITIONS} partitions; a trigger of "
             f"{arguments.trigger}; the process is killed in the middle of the jump and started again. "
             f"{versions()}, "
             f"local[{arguments.cores}] on {os.cpu_count()} cores."
@@ -267,12 +268,13 @@ def table(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for outcome in outcomes:
-        gone = "not gone" if outcome.gone is None else f"{outcome.gone:.1f}"
-        relative = "" if outcome.gone is None or best is None else f"{outcome.gone / best:.2f}"
-        checked = ("?", "?") if outcome.gone is None else (outcome.lost, outcome.doubled)
+        seconds_text, relative, errors = "not gone", "", ("?", "?")
+        if outcome.catch_up_seconds is not None:
+            seconds_text, errors = f"{outcome.catch_up_seconds:.1f}", (outcome.lost, outcome.duplicates)
+            relative = "" if best is None else f"{outcome.catch_up_seconds / best:.2f}"
         lengths = [length for length, _ in outcome.batches]
         lines.append(
-            f"| {outcome.variant} | {outcome.records:,} | {checked[0]} | {checked[1]} | {gone} | {relative} "
+            f"| {outcome.variant} | {outcome.records:,} | {errors[0]} | {errors[1]} | {seconds_text} | {relative} "
             f"| {max(lengths, default=0):.1f} | {statistics.median(lengths or [0]):.1f} |"
         )
     return "\n".join([*lines, ""])

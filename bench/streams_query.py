@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -15,9 +16,6 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.connectors.kafka.streaming import KafkaFormat, KafkaStreamReader
 from penstock.state import start_query
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class PartitionPerTaskReader(KafkaStreamReader):

@@ -1,6 +1,6 @@
 """Measure 1, 4 and 8 concurrent streams of TPC-H or TPC-DS queries in an application, on Spark with AQE and on Penstock.
 
-Each stream runs all queries sequentially, in its own order. Rows are compared with those of an unmeasured first run. A
+Each stream runs all queries sequentially, in a different order. Rows are compared with those of an unmeasured first run. A
 table and a chart are written to bench/results.
 """
 
@@ -21,8 +21,8 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 
 from penstock import Environment
-from processes import machine_seconds
-from provenance import STATE, versions
+from processes import machine_cpu_seconds
+from provenance import DATE_AND_COMMIT, versions
 from rows import comparable
 
 HERE = Path(__file__).parent
@@ -30,13 +30,13 @@ SYSTEMS = {"spark": "Spark, AQE", "penstock": "Penstock"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Metrics of concurrent streams.
 
     Parameters
     ----------
     seconds
-        Time until the last stream ended.
+        Wall seconds until the last stream ended.
     cpu
         CPU seconds of the machine.
     queries
@@ -55,8 +55,8 @@ class Measured:
     @property
     def row(self) -> list[float]:
         """The figures in a row of the table."""
-        slow = statistics.quantiles(self.queries, n=20)[-1]
-        return [self.per_hour, statistics.median(self.queries), slow, self.seconds, self.cpu]
+        slowest_twentieth = statistics.quantiles(self.queries, n=20)[-1]
+        return [self.per_hour, statistics.median(self.queries), slowest_twentieth, self.seconds, self.cpu]
 
 
 class Application:
@@ -79,7 +79,9 @@ class Application:
         env = Environment(session, progress=False)
         return lambda text: comparable(env.collect(session.sql(text)))
 
-    def measure(self, system: str, streams: int, queries: dict[str, str], expected: dict[str, list[str]]) -> Measured:
+    def measure(
+        self, system: str, streams: int, queries: dict[str, str], expected: dict[str, list[str]]
+    ) -> Measurement:
         """Run the queries in concurrent streams; exit if a stream returns unexpected rows."""
 
         def run_stream(stream: int) -> list[float]:
@@ -95,15 +97,15 @@ class Application:
             return times
 
         runs = [self.stream(system) for _ in range(streams)]
-        start, cpu = time.perf_counter(), machine_seconds()
+        start, cpu = time.perf_counter(), machine_cpu_seconds()
         with ThreadPoolExecutor(streams) as pool:
             times = [seconds for stream in pool.map(run_stream, range(streams)) for seconds in stream]
-        return Measured(time.perf_counter() - start, machine_seconds() - cpu, times)
+        return Measurement(time.perf_counter() - start, machine_cpu_seconds() - cpu, times)
 
 
-def table(results: dict[tuple[str, int], Measured], about: str) -> str:
-    heads = ["streams", "", "queries an hour", "median query, s", "slowest twentieth, s", "all, s", "CPU seconds"]
-    lines = [about, "", "| " + " | ".join(heads) + " |", "|--:|---" + "|--:" * (len(heads) - 2) + "|"]
+def table(results: dict[tuple[str, int], Measurement], about: str) -> str:
+    headers = ["streams", "", "queries an hour", "median query, s", "slowest twentieth, s", "all, s", "CPU seconds"]
+    lines = [about, "", "| " + " | ".join(headers) + " |", "|--:|---" + "|--:" * (len(headers) - 2) + "|"]
     for (system, streams), measured in results.items():
         hour, *others = measured.row
         cells = [str(streams), SYSTEMS[system], f"{hour:.0f}", *(f"{value:.1f}" for value in others)]
@@ -111,7 +113,7 @@ def table(results: dict[tuple[str, int], Measured], about: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def chart(results: dict[tuple[str, int], Measured], title: str, path: Path) -> None:
+def chart(results: dict[tuple[str, int], Measurement], title: str, path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -122,7 +124,7 @@ def chart(results: dict[tuple[str, int], Measured], title: str, path: Path) -> N
     for index, (system, name) in enumerate(SYSTEMS.items()):
         heights = [results[system, number].per_hour for number in streams if (system, number) in results]
         axes.bar([x + 0.4 * index for x in range(len(heights))], heights, 0.38, label=name)
-    axes.set_xticks([x + 0.2 for x in range(len(streams))], [f"{number} at once" for number in streams])
+    axes.set_xticks([x + 0.2 for x in range(len(streams))], [f"{number} concurrent" for number in streams])
     axes.set_ylabel("queries an hour")
     axes.set_title(title, fontsize=10)
     axes.legend(frameon=False)
@@ -135,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder of parquet files, such as data/tpch-1")
     parser.add_argument("--streams", default="1,4,8")
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"comma-separated: {', '.join(SYSTEMS)}")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
@@ -145,7 +147,7 @@ def main() -> None:
     application = Application(arguments.data, arguments.cores, arguments.memory)
     first = application.stream("spark")
     expected = {number: first(text) for number, text in queries.items()}
-    results: dict[tuple[str, int], Measured] = {}
+    results: dict[tuple[str, int], Measurement] = {}
     for streams in map(int, arguments.streams.split(",")):
         for system in arguments.systems.split(","):
             if not any(name == system for name, _ in results):
@@ -153,16 +155,15 @@ def main() -> None:
             results[system, streams] = measured = application.measure(system, streams, queries, expected)
             print(f"{streams} streams, {SYSTEMS[system]}: {measured.per_hour:.0f} queries an hour", flush=True)
     about = (
-        f"{arguments.data.name}, {STATE}: all {len(queries)} queries by each stream, in its own order; streams of an "
+        f"{arguments.data.name}, {DATE_AND_COMMIT}: all {len(queries)} queries by each stream, in different orders; streams of an "
         f"application with fair scheduling. {versions()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {os.cpu_count()} cores. Penstock: all options at their defaults."
     )
     arguments.output.mkdir(parents=True, exist_ok=True)
     text = table(results, about)
     (arguments.output / f"throughput-{arguments.data.name}.md").write_text(text)
-    chart(
-        results, f"{arguments.data.name}: streams at once", arguments.output / f"throughput-{arguments.data.name}.png"
-    )
+    picture = arguments.output / f"throughput-{arguments.data.name}.png"
+    chart(results, f"{arguments.data.name}: concurrent streams", picture)
     print(text)
 
 

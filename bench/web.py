@@ -1,8 +1,8 @@
 """Measure the overhead of the web interface: a job with readers, the response times, and large graphs.
 
-* The same job alone, with event log and API, and with event log, API and readers: alternating, medians.
+* The same job alone, with event log and API, and with event log, API and readers, in alternation.
 * Readers: asynchronous clients in a separate process; each pauses between a response and its next request.
-* A graph of 10 000 nodes is drawn, returned as JSON and logged; 5 000 logs are listed.
+* Drawing a graph of 10 000 nodes, returning the graph as JSON, and logging it; listing 5 000 logs.
 
 Medians are written to bench/results/web.md.
 """
@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-READ = (
+PATHS = (
     "/jobs/{id}",
     "/jobs/overview",
     "/jobs/{id}/plan",
@@ -51,15 +51,15 @@ async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict
     """Run concurrent readers; return the number of responses and errors, and percentiles of the seconds."""
     latencies, errors = [], 0
     host, _, port = url.removeprefix("http://").strip("/").partition(":")
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     jobs = json.loads((await request(await asyncio.open_connection(host, int(port)), "/jobs/overview"))[1])["jobs"]
-    paths = [path.format(id=jobs[0]["jid"]) for path in READ]
+    paths = [path.format(id=jobs[0]["jid"]) for path in PATHS]
 
     async def reader(number: int) -> None:
         nonlocal errors
         await asyncio.sleep(pause * number / readers)
         connection = await asyncio.open_connection(host, int(port))
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             began = time.monotonic()
             status, _ = await request(connection, random.choice(paths))
             errors += status != 200
@@ -90,8 +90,8 @@ def main() -> None:
     if arguments.read:
         print(json.dumps(asyncio.run(read_for(arguments.read, arguments.seconds, arguments.readers, arguments.pause))))
         return
-    lines = ["| what | figure |", "|---|--:|", *large_graphs(), *jobs(arguments)]
-    title = f"Web, {STATE}: medians of {arguments.rounds} rounds, {versions()}, local[{arguments.cores}] on 2 cores, readers on the same."
+    lines = ["| measurement | figure |", "|---|--:|", *large_graphs(), *jobs(arguments)]
+    title = f"Web, {DATE_AND_COMMIT}: medians of {arguments.rounds} rounds, {versions()}, local[{arguments.cores}] on 2 cores, which the readers use, too."
     (HERE / "results" / "web.md").write_text("\n".join([title, "", *lines, ""]))
     print("\n".join([title, "", *lines]))
 
@@ -119,7 +119,7 @@ def large_graphs() -> list[str]:
     lines.append(f"| a graph of 10 000 nodes drawn | {time.monotonic() - began:.2f} s |")
     began = time.monotonic()
     json.dumps(views.job_details(record, 1.0))
-    lines.append(f"| the same answered as JSON | {time.monotonic() - began:.2f} s |")
+    lines.append(f"| the same returned as JSON | {time.monotonic() - began:.2f} s |")
     with tempfile.TemporaryDirectory() as folder:
         log = EventLog(LocalFolder(folder).create("x.jsonl"))
         log.write(log_events)
@@ -151,18 +151,18 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
         "hash(team) > 0"
     ).createOrReplaceTempView("teams")
     query = "SELECT team, count(*) n, sum(v) s FROM facts JOIN teams USING (k) GROUP BY team"
-    off = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}
-    seconds: dict[str, list[float]] = {"alone": [], "watched": [], "read by many": []}
-    read = []
+    options = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}
+    seconds: dict[str, list[float]] = {"alone": [], "with API": [], "with readers": []}
+    reader_results = []
     with tempfile.TemporaryDirectory() as folder:
-        alone = Environment(spark, config=off, progress=False)
-        watched = Environment(spark, config=off | {"jobmanager.archive.fs.dir": folder}, progress=False, ui=True)
+        alone = Environment(spark, config=options, progress=False)
+        watched = Environment(spark, config=options | {"jobmanager.archive.fs.dir": folder}, progress=False, ui=True)
         expected = sorted(alone.collect(alone.sql(query)))
         for turn in range(arguments.rounds + 1):
             for variant in (list(seconds), list(seconds)[::-1])[turn % 2]:
                 env = alone if variant == "alone" else watched
                 readers = None
-                if variant == "read by many":
+                if variant == "with readers":
                     address = watched.ui_url.partition("?")[0]
                     command = [sys.executable, __file__, "--read", address, "--readers", str(arguments.readers)]
                     command += ["--seconds", str(arguments.seconds), "--pause", str(arguments.pause)]
@@ -173,22 +173,23 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
                 if turn:
                     seconds[variant].append(time.monotonic() - began)
                 if readers is not None:
-                    read.append(json.loads(readers.communicate()[0]))
-                print(f"{variant}: {time.monotonic() - began:.2f} s", *(read[-1:] if readers else ()), flush=True)
+                    reader_results.append(json.loads(readers.communicate()[0]))
+                last_results = reader_results[-1:] if readers else ()
+                print(f"{variant}: {time.monotonic() - began:.2f} s", *last_results, flush=True)
     base = statistics.median(seconds["alone"])
     lines = [
         f"| a job, {variant} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |"
         for variant, times in seconds.items()
     ]
     lines.append(
-        f"| {arguments.readers} readers, a request every {arguments.pause:g} s each: errors | {sum(result['errors'] for result in read)} |"
+        f"| {arguments.readers} readers, a request every {arguments.pause:g} s each: errors | {sum(result['errors'] for result in reader_results)} |"
     )
     lines += [
-        f"| the same, {name} | {1000 * statistics.median(result[name] for result in read):.0f} ms |"
+        f"| the same, {name} | {1000 * statistics.median(result[name] for result in reader_results):.0f} ms |"
         for name in ("p50", "p99")
     ]
     lines.append(
-        f"| the same, answers a second | {statistics.median(result['answers'] for result in read) / arguments.seconds:.0f} |"
+        f"| the same, answers a second | {statistics.median(result['answers'] for result in reader_results) / arguments.seconds:.0f} |"
     )
     return lines
 

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bench.connectors import checked, session
+from bench.connectors import count_and_checksum, session
 from penstock import Environment
 from penstock.connectors import FileSink
-from provenance import STATE, versions
+from provenance import DATE_AND_COMMIT, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = create_input(spark, arguments.rows, folder / "in")
-        expected = checked(rows.select(sorted(rows.columns))).collect()
+        expected = count_and_checksum(rows.select(sorted(rows.columns))).collect()
 
         def write_by_penstock(out: str) -> None:
             env.write(rows, FileSink(out, partition_by=["kind"]))
@@ -91,7 +91,7 @@ def main() -> None:
                 seconds = time.perf_counter() - start
                 file_sizes = [file.stat().st_size for file in out.rglob("*.parquet")]
                 written = spark.read.parquet(str(out))
-                if checked(written.select(sorted(written.columns))).collect() != expected:
+                if count_and_checksum(written.select(sorted(written.columns))).collect() != expected:
                     raise SystemExit(f"{variant} wrote different rows")
                 shutil.rmtree(out)
                 sizes[variant] = file_sizes
@@ -106,19 +106,19 @@ def report(
 ) -> None:
     lines = [
         (
-            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {STATE}: a run to warm up and "
+            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {DATE_AND_COMMIT}: a run to warm up and "
             f"{arguments.rounds} counted, medians. "
-            f"{versions()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB."
+            f"{versions()}, local[{arguments.cores}]. Target: files of {arguments.target} MiB."
         ),
         "",
-        "| way | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
+        "| variant | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for variant, seconds in times.items():
         file_sizes = sizes[variant]
-        near = sum(0.75 * target <= size <= 1.25 * target for size in file_sizes) / len(file_sizes)
+        near_target = sum(0.75 * target <= size <= 1.25 * target for size in file_sizes) / len(file_sizes)
         lines.append(
-            f"| {variant} | {statistics.median(seconds):.1f} | {len(file_sizes)} | {min(file_sizes) / MIB:.1f} | {max(file_sizes) / MIB:.1f} | {near:.0%} |"
+            f"| {variant} | {statistics.median(seconds):.1f} | {len(file_sizes)} | {min(file_sizes) / MIB:.1f} | {max(file_sizes) / MIB:.1f} | {near_target:.0%} |"
         )
     text = "\n".join(lines) + "\n"
     (arguments.output / "write.md").write_text(text)
@@ -143,7 +143,7 @@ def chart(times: dict[str, list[float]], sizes: dict[str, list[int]], target: in
         fontsize=8,
     )
     axes.set_xscale("log")
-    axes.set_xlabel("MiB of each file; shaded: a quarter around the target")
+    axes.set_xlabel("MiB of each file; shaded: within a quarter of the target")
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, dpi=110)

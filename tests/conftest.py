@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from tests.support.order import rank
 from tests.support.paths import ROOT
 from tests.support.sampling import mark_thorough
 from tests.support.services import (
-    INTERPRETER,
-    SHORT_LIVED_JAVA,
+    NO_CODEGEN,
+    SHORT_LIVED_JAVA_OPTIONS,
     KafkaBroker,
     MariaDb,
     Postgres,
@@ -26,15 +27,13 @@ from tests.support.services import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
 
 
 DATA = ROOT / "data"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA_OPTIONS)
 """JVM options of drivers that tests start in separate processes."""
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 """Programs in `tests/jobs` import from `tests`, whatever their working directory is."""
@@ -113,7 +112,7 @@ def unchanged_session() -> Iterator[None]:
     session = SparkSession._instantiatedSession
     if session is None:
         return
-    assert query_hook.use(Bridge(session), None) is None, "Penstock is still enabled"
+    assert query_hook.set_service(Bridge(session), None) is None, "Penstock is still enabled"
     sessions = Bridge(session).find("org.apache.spark.sql.classic.SparkSession")
     sessions.setActiveSession(session._jsparkSession)  # as PySpark does when it creates it
 
@@ -121,7 +120,7 @@ def unchanged_session() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """Interpret queries instead of compiling them, which takes half of the time in modules with many small queries."""
-    with with_settings(spark, INTERPRETER):
+    with with_settings(spark, NO_CODEGEN):
         yield
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.jvm_boundary import SparkInterface, jvm_accesses
 from tests.support.paths import ROOT
-from tests.support.wall import Surface, leaks
 
 SOURCE = ROOT / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -72,18 +72,18 @@ PURE = (
     "connectors/kafka/streams/pace",
     "connectors/kafka/streams/micro_batches",
     "connectors/kafka/offsets",
-    "connectors/http/pace",
+    "connectors/http/rate_limit",
     "connectors/http/driver_link",
     "connectors/http/driver_side",
     "connectors/http/rows",
     "connectors/kafka/streams/offsets",
     "planner/distribution",
     "commit/owner",
-    "rebalance/record_writer",
+    "rebalance/channel_selector",
     "rebalance/protocol",
     "state/key_groups",
     "state/assignment",
-    "state/layout",
+    "state/log_entries",
     "state/recommendation",
     "state/rewrite_methods",
     "metrics",
@@ -110,6 +110,16 @@ PURE = (
     "web/api",
     "web/api_schema",
 )
+BOUNDARIES = [
+    ("connectors/http", ["connectors/__init__"]),
+    ("connectors/kafka/streams", ["connectors/kafka/streaming", "state/progress_files", "streams"]),
+    ("cli/shell", ["cli/main"]),
+    ("cli/sql", ["cli/main"]),
+    ("cli/statements", ["cli/shell", "cli/sql", "cli/backslash"]),
+    ("cli/backslash", ["cli/shell"]),
+    ("cli/keyboard", ["cli/shell"]),
+]
+"""Features that few jobs use, and the modules that may import them: the HTTP sink, paced streams and the SQL shell."""
 JVM_PACKAGES = {"spark", "duckdb"}
 """Packages with Java classes."""
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
@@ -166,7 +176,7 @@ OUTSIDE = [path for path in MODULES if room(path) not in JVM_PACKAGES]
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_jvm_access_through_wrappers(path: Any) -> None:
-    assert not leaks(path.read_text())
+    assert not jvm_accesses(path.read_text())
 
 
 @pytest.mark.parametrize(
@@ -182,20 +192,21 @@ def test_no_jvm_access_through_wrappers(path: Any) -> None:
     ],
 )
 def test_jvm_access_in_source_is_detected(text: str, is_leak: bool) -> None:
-    assert bool(leaks(text)) is is_leak
+    assert bool(jvm_accesses(text)) is is_leak
 
 
 def test_the_interface_of_the_spark_package_is_typed() -> None:
     """An object of the JVM would have the type ``Any``, and mypy could not check its use."""
-    surface = Surface(OUTSIDE)
+    interface = SparkInterface(OUTSIDE)
     assert {
         ("logical_plan", "LogicalPlan"),
         ("expressions", "Expression"),
         ("handles", "InternalRows"),
-    } <= surface.names
-    assert surface.untyped() == []
+    } <= interface.names
+    assert interface.untyped_hints() == []
 
 
+@pytest.mark.duckdb
 @pytest.mark.parametrize("name", PURE)
 def test_pure_modules_import_no_spark(name: str) -> None:
     paths = [SOURCE / f"{name}.py"] if (SOURCE / f"{name}.py").exists() else sorted((SOURCE / name).rglob("*.py"))
@@ -204,6 +215,19 @@ def test_pure_modules_import_no_spark(name: str) -> None:
         for module in imports(path, for_types_too=False):
             is_pure = module.removeprefix("penstock.").replace(".", "/") in PURE
             assert is_pure or not module.startswith(("pyspark", "py4j", "penstock.spark"))
+
+
+@pytest.mark.parametrize(("feature", "importers"), BOUNDARIES, ids=[feature for feature, _ in BOUNDARIES])
+def test_features_that_few_jobs_use_have_a_boundary(feature: str, importers: list[str]) -> None:
+    name = f"penstock.{feature.replace('/', '.')}"
+    outside = set()
+    for path in MODULES:
+        module = str(path.relative_to(SOURCE).with_suffix(""))
+        imported = any(other == name or other.startswith(f"{name}.") for other in imports(path))
+        if imported and not module.startswith((feature, *importers)):
+            outside.add(module)
+    assert (SOURCE / feature).is_dir() or (SOURCE / f"{feature}.py").is_file()
+    assert outside == set()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -217,7 +241,12 @@ def test_modules_and_classes_are_short(path: Any) -> None:
 
 
 def test_the_root_has_few_modules() -> None:
-    assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "__main__.py", "testing.py"]
+    assert sorted(path.name for path in SOURCE.glob("*.py")) == [
+        "__init__.py",
+        "__main__.py",
+        "errors.py",
+        "testing.py",
+    ]
 
 
 def test_folders_of_java_classes_are_small() -> None:
@@ -244,6 +273,7 @@ def test_the_docs_list_all_packages_in_order() -> None:
         assert max(row) <= min(following)
 
 
+@pytest.mark.duckdb
 def test_each_question_of_the_docs_has_a_file() -> None:
     text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
     table = text.split("| question |")[1].split("\n\n")[0].splitlines()[2:]

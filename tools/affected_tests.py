@@ -2,7 +2,7 @@
 
 The change consists of the files that differ from a commit (by default HEAD) and of untracked files. It affects
 
-* the tests of a changed module's room: ``tests/sizing`` for ``src/penstock/sizing/packing.py``,
+* the tests of a changed module's room (package): ``tests/sizing`` for ``src/penstock/sizing/packing.py``,
 * the test files that import a changed module, directly or through helpers in ``tests``,
 * the tests of the modules that import a changed module: ``tests/connectors/jdbc/test_source.py`` if
   ``connectors/jdbc/source.py`` imports it,
@@ -21,11 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE, TESTS = ROOT / "src" / "penstock", ROOT / "tests"
-ALWAYS = TESTS / "test_architecture.py"
+ALWAYS_RUN = TESTS / "test_architecture.py"
 SHARED_BY_ALL = {TESTS / "conftest.py", TESTS / "support" / "services.py"}
 JAVA_ROOMS = {"spark", "duckdb", "extension"}
 """Rooms whose tests run the Java classes."""
-DOCUMENTED = {"docs", "bench", "examples"}
+READ_BY_DOCS_TESTS = {"docs", "bench", "examples"}
 """Folders that the tests in ``tests/docs`` read."""
 
 
@@ -41,23 +41,23 @@ def changed_files(base: str, root: Path = ROOT) -> list[Path]:
 
 
 def affected_tests(changed: list[Path]) -> list[Path]:
-    """Return the test files that changed files affect, or the folder of all tests."""
+    """Return the test files that changed files affect, or the folder ``tests`` if they affect all."""
     if not SHARED_BY_ALL.isdisjoint(changed):
         return [TESTS]
     files = sorted(TESTS.rglob("*.py"))
     imports = {path: _imported_modules(path) for path in files}
     modules = {_module_name(path) for path in changed if path.suffix == ".py"}
-    while True:  # who imports a helper also depends on the imports of the helper
+    while True:  # importing a helper means depending on its imports
         helpers = {_module_name(path) for path in files if imports[path] & modules and not _is_test(path)}
         if helpers <= modules:
             break
         modules |= helpers
     rooms = set().union(*map(_rooms, changed))
     tests = {path for path in files if imports[path] & modules or path in changed or _room_of_test(path) in rooms}
-    tests |= {_own_test(path) for path in PACKAGE.rglob("*.py") if _imported_modules(path) & modules} & set(files)
+    tests |= {_test_of_module(path) for path in PACKAGE.rglob("*.py") if _imported_modules(path) & modules} & set(files)
     folders = {path.parent for path in changed if path.name == "conftest.py"}
     tests |= {path for path in files if not folders.isdisjoint(path.parents)}
-    return sorted({ALWAYS, *filter(_is_test, tests)})
+    return sorted({ALWAYS_RUN, *filter(_is_test, tests)})
 
 
 def _module_name(path: Path) -> str:
@@ -85,16 +85,16 @@ def _rooms(path: Path) -> set[str]:
         return JAVA_ROOMS
     if PACKAGE in path.parents:
         return {path.relative_to(PACKAGE).parts[0].removesuffix(".py")}
-    return {"docs"} if top in DOCUMENTED or path.suffix == ".md" else set()
+    return {"docs"} if top in READ_BY_DOCS_TESTS or path.suffix == ".md" else set()
 
 
 def _room_of_test(path: Path) -> str:
-    """Return the room that a test file belongs to: ``tests/sizing/test_packing.py`` and ``tests/test_sizing.py``."""
+    """Return the room of a test file: ``sizing`` for ``tests/sizing/test_packing.py`` and ``tests/test_sizing.py``."""
     return path.relative_to(TESTS).parts[0].removeprefix("test_").removesuffix(".py")
 
 
-def _own_test(path: Path) -> Path:
-    """Return the test file of a module, if there is one: ``tests/sizing/test_packing.py`` of ``sizing/packing.py``."""
+def _test_of_module(path: Path) -> Path:
+    """Return the test file that a module would have: ``tests/sizing/test_packing.py`` for ``sizing/packing.py``."""
     return TESTS / path.relative_to(PACKAGE).with_name(f"test_{path.name}")
 
 

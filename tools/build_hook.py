@@ -1,4 +1,4 @@
-"""Build hook of hatchling (see pyproject.toml) that adds the compiled Java classes to the wheel."""
+"""Build hook of hatchling (`pyproject.toml`) that adds the compiled Java classes to the wheel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JavaClasses(BuildHookInterface):
-    """Compiles the classes with the Spark in SPARK_HOME, or the PySpark that the build environment contains."""
+    """Compiles the classes against the Spark in SPARK_HOME, or else the PySpark of the build environment."""
 
     def initialize(self, version: Any, build_data: Any) -> None:
-        """Add the jar; if it cannot be built, the classes are compiled at run time."""
+        """Add the jar to the wheel; if it cannot be built, the classes are compiled at run time."""
         if version == "editable":
             return
         java = runpy.run_path(str(Path(self.root, "tools", "java_classes.py")))

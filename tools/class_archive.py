@@ -9,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.services import CLASSES, SHORT_LIVED_JAVA
+from tests.support.services import CLASS_ARCHIVE, SHORT_LIVED_JAVA_OPTIONS
 
 QUERIES = ("1", "3", "13")
-"""TPC-H queries: a scan with an aggregate, joins, an outer join."""
+"""Numbers of TPC-H queries: a scan with an aggregate, joins, an outer join."""
 
 
 def run_queries(data: Path) -> None:
-    """Run the queries on Spark and on Penstock."""
+    """Run the queries with plain Spark and with Penstock."""
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -34,20 +34,20 @@ def run_queries(data: Path) -> None:
 
 def make_archive(data: Path) -> None:
     """Run the queries in a new process, whose JVM writes the archive at exit."""
-    if CLASSES.exists():
+    if CLASS_ARCHIVE.exists():
         return
-    print(f"Creating an archive of Spark's classes: {CLASSES.name}")
-    new = CLASSES.with_suffix(f".{os.getpid()}")
-    options = f"{SHORT_LIVED_JAVA} -XX:ArchiveClassesAtExit={new} -Xlog:cds*=off"
+    print(f"Creating an archive of Spark's classes: {CLASS_ARCHIVE.name}")
+    archive = CLASS_ARCHIVE.with_suffix(f".{os.getpid()}")
+    options = f"{SHORT_LIVED_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"
     command = [sys.executable, "-m", "tools.class_archive", str(data), "--run"]
     environ = os.environ | {"SPARK_SUBMIT_OPTS": options}
     # The JVM outlives the Python process, and closes its output only after writing the archive.
     completed = subprocess.run(command, check=False, env=environ, capture_output=True)
-    if not new.exists():
+    if not archive.exists():
         error = completed.stderr.decode()
         print(f"The JVM wrote no archive; tests run without it, and take longer:\n{error}", file=sys.stderr)
         return
-    new.rename(CLASSES)
+    archive.rename(CLASS_ARCHIVE)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Run tests of native execution on other releases of DuckDB than the installed release.
+"""Run tests of native execution with other releases of DuckDB than the installed release.
 
-Each release is installed once, from pip's package index, into its own folder. This folder is first in PYTHONPATH, which
-Spark's Python workers inherit. Both the driver and a worker must report that release.
+Each release is installed once, from pip's package index, into a separate folder. The folder is first in PYTHONPATH,
+which Spark's Python workers inherit. Both the driver and a worker must import this release.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = ["tests/duckdb/test_engine_traps.py", "tests/duckdb/test_foreign_files.py"]
-"""Releases differ in expressions, and in how they read files."""
-REPORT = """
+"""Tests of expressions and of reading files, in which releases differ."""
+RELEASE_PROGRAM = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
@@ -28,11 +28,11 @@ print(release(None))
 print(spark.sparkContext.parallelize([0], 1).map(release).first())
 spark.stop()
 """
-"""Program that prints release and folder of DuckDB, in the driver and in a Python worker."""
+"""Program that prints the release and folder of DuckDB, in the driver and in a Python worker."""
 
 
 def install(version: str, folder: Path) -> Path:
-    """Return the folder of a release, such as 1.5.0 or the newest 2.0.*; install it if needed."""
+    """Return the folder of a release, such as 1.5.0 or 2.0.* (the newest); install the release if needed."""
     target = folder / version.replace("*", "newest")
     if (target / ".done").exists():
         return target
@@ -56,7 +56,7 @@ def check_release(version: str, home: Path, environ: dict[str, str]) -> str:
         If the driver or the worker imports another release.
     """
     completed = subprocess.run(
-        [sys.executable, "-c", REPORT], env=environ, capture_output=True, text=True, check=False, cwd=ROOT
+        [sys.executable, "-c", RELEASE_PROGRAM], env=environ, capture_output=True, text=True, check=False, cwd=ROOT
     )
     lines = completed.stdout.splitlines()
     release = lines[0].split(" ", 1)[0] if lines else ""
@@ -67,7 +67,7 @@ def check_release(version: str, home: Path, environ: dict[str, str]) -> str:
 
 
 def run(version: str, folder: Path, arguments: list[str]) -> bool:
-    """Run tests on a release; return whether all pass."""
+    """Run tests with a release; return whether all pass."""
     home = install(version, folder).resolve()
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join([str(home), str(ROOT / "src"), str(ROOT)]))
     environ["PYSPARK_PYTHON"] = sys.executable
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     parser.add_argument("versions", nargs="+", help="such as 1.5.0 or '2.0.*'")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:split])
-    chosen = sys.argv[split + 1 :] or ["-m", "not slow", *TESTS]
+    pytest_arguments = sys.argv[split + 1 :] or ["-m", "not slow", *TESTS]
     options.folder.mkdir(parents=True, exist_ok=True)
-    results = [run(version, options.folder, chosen) for version in options.versions]
+    results = [run(version, options.folder, pytest_arguments) for version in options.versions]
     sys.exit(not all(results))

@@ -19,11 +19,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
 OLDEST_JAVA = "17"
-"""The oldest Java that Spark 4 supports."""
+"""The oldest release of Java that Spark 4 supports."""
 
 
 class CannotCompileError(Exception):
-    """There is no Java compiler, or no Spark to compile against."""
+    """There is no Java compiler or no Spark to compile against, or the classes do not compile."""
 
 
 def sources() -> list[Path]:
@@ -32,18 +32,18 @@ def sources() -> list[Path]:
 
 
 def javac() -> str:
-    """Return the path of the Java compiler."""
+    """Return the path of the Java compiler; raise `CannotCompileError` if there is none."""
     home = os.environ.get("JAVA_HOME", "")
     compiler = shutil.which("javac", path=str(Path(home) / "bin")) if home else None
     compiler = compiler or shutil.which("javac")
     if compiler is None:
-        where = f"neither JAVA_HOME ({home}) nor the PATH has a javac" if home else "the PATH has no javac"
-        raise CannotCompileError(f"{where}: it comes with a JDK {OLDEST_JAVA} or newer, not with a JRE")
+        problem = f"neither JAVA_HOME ({home}) nor the PATH has a javac" if home else "the PATH has no javac"
+        raise CannotCompileError(f"{problem}: it comes with a JDK {OLDEST_JAVA} or newer, not with a JRE")
     return compiler
 
 
 def spark_jars() -> Path:
-    """Return the folder with Spark's jars."""
+    """Return the folder of Spark's jars; raise `CannotCompileError` if there is none."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         package = importlib.util.find_spec("pyspark")
@@ -65,14 +65,14 @@ def spark_version(jars: Path) -> str:
 def compile_to(folder: Path, jars: Path) -> str | None:
     """Compile all classes into a folder; return the messages of javac, or None if there are none."""
     command = [javac(), "--release", OLDEST_JAVA, "-proc:none", "-cp", f"{jars}/*", "-d", str(folder)]
-    # "path" would warn of jars that Spark's jars refer to and that Spark does not ship.
+    # "path" would warn of jars that the manifests of Spark's jars name but Spark does not contain.
     command += ["-Xlint:all,-path", "-Werror", *map(str, sources())]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     return None if completed.returncode == 0 else completed.stdout + completed.stderr
 
 
 def make_jar(folder: Path) -> Path:
-    """Create the jar, which is reproducible, for the Spark of `spark_jars`; return its path."""
+    """Create a reproducible jar for the Spark of `spark_jars`; return its path."""
     jars = spark_jars()
     version = spark_version(jars)
     major, minor, *_ = version.split(".")

@@ -1,6 +1,6 @@
-"""Find vague words: names that contain them, and how often they occur per 1,000 lines.
+"""Find vague words: names that contain vague words, and the frequency of the words per 1,000 lines.
 
-``python -m tools.language [FILE OR FOLDER ...]`` prints each name with its location, then the frequency in the text.
+``python -m tools.language [FILE OR FOLDER ...]`` prints each name with its location, and then the frequency.
 """
 
 from __future__ import annotations
@@ -8,20 +8,17 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("src", "tests", "bench", "tools", "examples")
-VAGUE = ("found", "one", "told", "made", "given", "asked", "kept", "known", "place", "wish")
-FOREIGN = {"addInPlace"}
+VAGUE_WORDS = ("found", "one", "told", "made", "given", "asked", "kept", "known", "place", "wish")
+INHERITED_NAMES = {"addInPlace"}
 """Names that a base class of another library prescribes."""
-_WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(VAGUE)}|places|wishes)(?![A-Za-z])", re.IGNORECASE)
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(VAGUE_WORDS)}|places|wishes)(?![A-Za-z])", re.IGNORECASE)
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,10 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def vague_names(path: Path) -> Iterator[VagueName]:
-    """Yield the names that a module defines and that contain a vague word, its own name among them."""
-    defined = {(0, path.stem), *_defined_names(ast.parse(path.read_text()))}
-    for line, name in sorted(defined):
-        if name not in FOREIGN and any(_WORD.fullmatch(part) for part in _PARTS.findall(name)):
+    """Yield the names with a vague word that a module defines, including the name of the module."""
+    names = {(0, path.stem), *_defined_names(ast.parse(path.read_text()))}
+    for line, name in sorted(names):
+        if name not in INHERITED_NAMES and any(_WORD.fullmatch(part) for part in _NAME_PART.findall(name)):
             yield VagueName(path, line, name)
 
 

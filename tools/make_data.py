@@ -1,4 +1,4 @@
-"""Generate the data of tests and benchmarks: TPC-H and TPC-DS as parquet, and their queries as JSON."""
+"""Generate the data of tests and benchmarks: the tables of TPC-H and TPC-DS as Parquet, and the queries as JSON."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ def make_queries(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", default="0.1", help="the scale factor of both (default 0.1)")
+    parser.add_argument("--scale", default="0.1", help="scale factor of TPC-H and TPC-DS (default: 0.1)")
     arguments = parser.parse_args()
     make_tpch(arguments.folder / f"tpch-{arguments.scale}", arguments.scale)
     make_tpcds(arguments.folder / f"tpcds-{arguments.scale}", arguments.scale)

@@ -1,4 +1,4 @@
-"""Generate reference pages from declarations and docstrings, and fill in the figures from bench/results."""
+"""Generate reference pages from declarations and docstrings, and update the figures from bench/results."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import click
 
 import figures
 from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
-from penstock.metrics.instruments import INSTRUMENTS, SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
+from penstock.entry.result_actions import ResultActions
+from penstock.metrics.instruments import DURATION_BUCKETS, INSTRUMENTS
+from penstock.scheduler.job_status import JobStatus
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -77,11 +77,19 @@ API: dict[str, tuple[str, ...]] = {
     "penstock.config": ("Configuration", "Option"),
     "penstock.errors": (),
 }
-"""Modules and names of the API page. No names, or `*`: all of `__all__`, or all public classes and functions."""
+"""Modules and names of the API page. No names, or `*`, stand for all of `public_names`."""
+BASES = (JobStatus, ResultActions)
+"""Classes that are not on the API page: their members are listed with the classes that inherit from them."""
+EXAMPLES = """\
+Tests run the examples of docstrings. In them, `spark` is a session, and `env` is an `Environment` that also runs small
+queries as jobs: its option `execution.batch.adaptive.whole-query-threshold` is 0. `job` is a finished job, `folder` is
+an empty folder, and `checkpoint` is the folder of a stopped streaming query. `F` stands for `pyspark.sql.functions`,
+and `pa` for `pyarrow`.
+"""
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the names in `__all__`, or else the public classes and functions in the order of their definition."""
+    """Return the names in `__all__`, or else the public classes and functions in the order of definition."""
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if not name.startswith("__")]
     return [
@@ -105,20 +113,20 @@ def options_page() -> str:
         "|---|---|---|---|",
     ]
     for option in OPTIONS:
-        kind = " / ".join(option.choices) if option.choices else option.kind.name
-        also = f" Also `{'`, `'.join(option.aliases)}`." if option.aliases else ""
-        lines.append(f"| `{option.key}` | {kind} | {option.format(option.default)} | {option.doc}{also} |")
+        type_text = " / ".join(option.choices) if option.choices else option.kind.name
+        aliases = f" Also `{'`, `'.join(option.aliases)}`." if option.aliases else ""
+        lines.append(f"| `{option.key}` | {type_text} | {option.format(option.default)} | {option.doc}{aliases} |")
     return HEADER + "\n".join(lines) + "\n"
 
 
 def signature(documented: Any) -> str:
-    """Return the parameters of a class or function; annotations, which are strings, lose their quotes."""
+    """Return the parameters of a class or function; annotations that are strings lose their quotes."""
     try:
-        shown = str(inspect.signature(documented))
+        text = str(inspect.signature(documented))
     except ValueError:
         return "(...)"
-    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown).replace("<factory>", "...")
-    return shown.removesuffix(" -> None") if inspect.isclass(documented) else shown
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text).replace("<factory>", "...")
+    return text.removesuffix(" -> None") if inspect.isclass(documented) else text
 
 
 def documented_constant(name: str) -> tuple[str, str]:
@@ -130,16 +138,21 @@ def documented_constant(name: str) -> tuple[str, str]:
         for statement, following in zip(body, [*body[1:], None], strict=True):
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-                is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-                return ast.get_source_segment(source, statement) or name, str(following.value.value) if is_text else ""
+                has_docstring = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                return ast.get_source_segment(source, statement) or name, str(
+                    following.value.value
+                ) if has_docstring else ""
     raise KeyError(name)
 
 
 def member_lines(documented: type) -> list[str]:
-    """Return a line for each public method, property and enum value in the body of a class."""
+    """Return a line for each public method, property and enum value of a class, and of its bases in `BASES`."""
     is_enum = issubclass(documented, Enum)
     lines = [f"* `{member.name}`: `{member.value!r}`" for member in documented] if is_enum else []
-    for key, member in sorted(vars(documented).items()):
+    members = {
+        key: member for base in (*BASES, documented) if base in documented.__mro__ for key, member in vars(base).items()
+    }
+    for key, member in sorted(members.items()):
         function = getattr(member, "__func__", member)  # the function of a class method
         if key.startswith("_") or not (inspect.isfunction(function) or isinstance(member, property | cached_property)):
             continue
@@ -165,13 +178,13 @@ def entry(name: str, documented: Any) -> list[str]:
 
 
 def api_page() -> str:
-    parts = ["# API\n"]
+    parts = ["# API\n", EXAMPLES]
     seen: set[int] = set()
     for module_name, chosen in API.items():
         module = importlib.import_module(module_name)
         parts.append(f"## `{module_name}`\n")
-        everything = public_names(module) if not chosen or "*" in chosen else []
-        for name in [*everything, *(name for name in chosen if name != "*")]:
+        public = public_names(module) if not chosen or "*" in chosen else []
+        for name in [*public, *(name for name in chosen if name != "*")]:
             documented = getattr(module, name)
             if id(documented) not in seen:
                 seen.add(id(documented))
@@ -208,13 +221,13 @@ def metrics_page() -> str:
             f"| {metric.doc} |"
             for metric in INSTRUMENTS
         ),
-        f"\nHistograms have the bounds {', '.join(f'{bound:g}' for bound in SECONDS)} seconds.\n",
+        f"\nHistograms have the bounds {', '.join(f'{bound:g}' for bound in DURATION_BUCKETS)} seconds.\n",
     ]
     return HEADER + "\n".join(parts)
 
 
 def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and its subcommands, with their full names."""
+    """Yield a command and all of its subcommands, with their full names."""
     yield path, command
     if isinstance(command, click.Group):
         for name, subcommand in sorted(command.commands.items()):
@@ -224,20 +237,20 @@ def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Com
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if a page is not up to date")
-    check = parser.parse_args().check
+    is_check = parser.parse_args().check
     stale, unsourced = [], []
     pages = {"options": options_page, "api": api_page, "cli": commands_page, "metrics": metrics_page}
     for name, text in ((f"{page}.md", generate()) for page, generate in pages.items()):
         path = REFERENCE / name
-        if check and (not path.exists() or path.read_text() != text):
+        if is_check and (not path.exists() or path.read_text() != text):
             stale.append(name)
-        elif not check:
+        elif not is_check:
             path.write_text(text)
     for path in figures.PAGES:
         name, text = str(path.relative_to(ROOT)), path.read_text()
         updated = figures.fill_in(text)
         unsourced += [f"{name}: {claim}" for claim in figures.unsourced_claims(text)]
-        if check and updated != text:
+        if is_check and updated != text:
             stale.append(name)
         elif updated != text:
             path.write_text(updated)

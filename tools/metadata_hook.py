@@ -1,6 +1,6 @@
-"""Metadata hook of hatchling (see pyproject.toml) that adapts the README and adds the URLs of a package.
+"""Metadata hook of hatchling (`pyproject.toml`) that adapts the README and adds the URLs of the package.
 
-A package index shows the README alone, so pictures and links need absolute URLs. The publisher sets PENSTOCK_URL to the
+A package index shows only the README, so pictures and links need absolute URLs. The publisher sets PENSTOCK_URL to the
 repository, such as ``https://example.org/penstock``; files are below ``blob/main`` and pictures below ``raw/main``, as
 on GitHub. Without PENSTOCK_URL, pictures are removed and links become plain text.
 """
@@ -19,22 +19,22 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?!https?://)[^)]+)\)")
 
 
 def readme_for_index(text: str, home: str | None) -> str:
-    """Return a README with absolute pictures and links, or without them if `home` is None."""
+    """Return a README with absolute URLs, or without pictures and links if `home`, the repository's URL, is None."""
     if home is None:
-        without = (line for line in text.splitlines() if not line.startswith(("![", "| ![")))
-        return _LINK.sub(r"\1", _PICTURE.sub("", "\n".join(without)))
+        lines = (line for line in text.splitlines() if not line.startswith(("![", "| ![")))
+        return _LINK.sub(r"\1", _PICTURE.sub("", "\n".join(lines)))
     return _LINK.sub(rf"[\1]({home}/blob/main/\2)", _PICTURE.sub(rf"![\1]({home}/raw/main/\2)", text))
 
 
-def addresses(home: str | None) -> dict[str, str]:
-    """Return the URLs of a package by label."""
+def project_urls(home: str | None) -> dict[str, str]:
+    """Return the URLs of the package by label."""
     if home is None:
         return {}
     paths = {"Documentation": "blob/main/docs/README.md", "Changelog": "blob/main/CHANGELOG.md", "Issues": "issues"}
     return {"Source": home} | {name: f"{home}/{path}" for name, path in paths.items()}
 
 
-class Addresses(MetadataHookInterface):
+class PackageMetadata(MetadataHookInterface):
     """Adds README and URLs to the metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
@@ -42,4 +42,4 @@ class Addresses(MetadataHookInterface):
         home = os.environ.get("PENSTOCK_URL", "").rstrip("/") or None
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": readme_for_index(text, home)}
-        metadata["urls"] = addresses(home)
+        metadata["urls"] = project_urls(home)

@@ -1,7 +1,7 @@
-"""Run the examples of PySpark's documentation on plain Spark and with Penstock enabled, and compare.
+"""Run the examples of PySpark's documentation with plain Spark and with Penstock, and compare.
 
     python tools/pyspark_doctests.py sql.classic.dataframe sql.group        a table, and the examples that differ
-    python tools/pyspark_doctests.py --out FOLDER pandas.frame              write the output of each example to FOLDER
+    python tools/pyspark_doctests.py --out FOLDER pandas.frame              also write the examples' output to FOLDER
 
 A module belongs to the installed PySpark and has a `_test` function. Each module runs in its own processes. Penstock
 executes all queries, even small ones. The comparison covers whether an example passes, and its output.
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 SECONDS_PER_EXAMPLE = 120
-"""Timeout of a single example, after which its process is killed and reported."""
+"""Timeout of a single example; its process is then killed and reported."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 class Recorder(doctest.DocTestRunner):
-    """Writes a line of JSON for each example that has run.
+    """Writes a line of JSON for each finished example.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Recorder(doctest.DocTestRunner):
         self._out.flush()
 
     def report_start(self, out: object, test: doctest.DocTest, example: doctest.Example) -> None:
-        """Print nothing."""
+        """Print nothing, unlike the base class."""
 
     def report_success(self, out: object, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
         """Write an example with the expected output."""
@@ -87,16 +87,16 @@ def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
             return doctest.TestResults(0, runner.tries)
 
         doctest.testmod = testmod  # type: ignore[assignment]
-        run_all = vars(importlib.import_module(f"pyspark.{module}"))["_test"]
+        run_module = vars(importlib.import_module(f"pyspark.{module}"))["_test"]
         if not enabled:
-            run_all()
+            run_module()
             return
         from penstock.extension.program import all_sessions_enabled
 
         logging.getLogger("penstock").addHandler(logging.StreamHandler())
         with all_sessions_enabled() as program:
-            run_all()
-        print("counts", program.counts, file=sys.stderr)
+            run_module()
+        print("query counts", program.counts, file=sys.stderr)
 
 
 def spark_home(folder: Path) -> Path:
@@ -154,17 +154,17 @@ def normalized_output(example: dict) -> str:
     return re.sub(r"0x[0-9a-f]+|tmp\w{8}|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
 
 
-def difference(without: dict, with_: dict | None) -> str | None:
-    """Return how an example differs with Penstock, or None if it does not."""
-    if with_ is None:
+def difference(without: dict, penstock: dict | None) -> str | None:
+    """Return how the outcome of an example differs with Penstock, None if it does not."""
+    if penstock is None:
         return "did not run"
-    before, after = normalized_output(without), normalized_output(with_)
-    if without["passed"] == with_["passed"] and before == after:
+    before, after = normalized_output(without), normalized_output(penstock)
+    if without["passed"] == penstock["passed"] and before == after:
         return None
-    if without["passed"] and not with_["passed"]:
-        kind = "fails only with it"
-    elif with_["passed"] and not without["passed"]:
-        kind = "passes only with it"
+    if without["passed"] and not penstock["passed"]:
+        kind = "fails only with Penstock"
+    elif penstock["passed"] and not without["passed"]:
+        kind = "passes only with Penstock"
     else:
         kind = "prints something else"
     if sorted(before.splitlines()) == sorted(after.splitlines()):
@@ -176,8 +176,8 @@ def difference(without: dict, with_: dict | None) -> str | None:
 
 def compare(module: str, out: Path, every: int) -> tuple[str, list[str]]:
     """Run a module without and with Penstock; return its row of the table, and the examples that differ."""
-    without, with_ = (run(module, out, every, enabled=enabled) for enabled in (False, True))
-    by_position = {example["where"]: example for example in with_}
+    without, penstock = (run(module, out, every, enabled=enabled) for enabled in (False, True))
+    by_position = {example["where"]: example for example in penstock}
     kinds: Counter[str] = Counter()
     lines = []
     for example in without:
@@ -188,7 +188,7 @@ def compare(module: str, out: Path, every: int) -> tuple[str, list[str]]:
             got = "" if other is None else normalized_output(other)
             expected = normalized_output(example)
             lines.append(f"--- {example['where']}: {kind}\n{example['source']}=== without\n{expected}\n=== with\n{got}")
-    failed = [sum(not example["passed"] for example in examples) for examples in (without, with_)]
+    failed = [sum(not example["passed"] for example in examples) for examples in (without, penstock)]
     differences = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     return f"| {module} | {len(without)} | {failed[0]} | {failed[1]} | {differences} |", lines
 

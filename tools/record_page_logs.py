@@ -1,7 +1,7 @@
 """Record the event logs of real jobs for the tests of the web pages.
 
 The jobs are TPC-H 5 (twice), 9, 18 and 21, and TPC-DS 64 (twice), at scale 1. Their logs are written to tests/web/logs,
-without host names or paths of this machine. Check the pictures that the tests of the pages write afterwards.
+without host names or paths of this machine. Afterwards, run the tests of the pages, and check their pictures.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ import gzip
 import json
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from penstock import Environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "tests" / "web" / "logs"
@@ -32,13 +29,13 @@ QUERIES = (
     ("TPC-H", "5"),
     ("TPC-DS", "64"),
 )
-SHOWN_FOLDER = "/logs/penstock"
+PUBLISHED_FOLDER = "/logs/penstock"
 
 
 def anonymize(lines: Iterator[str], folder: str) -> Iterator[str]:
     """Yield the lines of a log without host names and paths of this machine."""
     for line in lines:
-        text = line.replace(folder, SHOWN_FOLDER).replace(str(ROOT), "/home/user")
+        text = line.replace(folder, PUBLISHED_FOLDER).replace(str(ROOT), "/home/user")
         text = re.sub(r'"host":"[\w.-]+"', '"host":"driver"', text)
         yield re.sub(r"http://[\w.-]+:(\d+)", r"http://driver:\1", text)
 
@@ -46,19 +43,19 @@ def anonymize(lines: Iterator[str], folder: str) -> Iterator[str]:
 def main() -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.driver.memory", "6g").getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
-        for family, number in QUERIES:
-            name = family.replace("-", "").lower()
+        for benchmark, number in QUERIES:
+            name = benchmark.replace("-", "").lower()
             for file in sorted((DATA / f"{name}-1").glob("*.parquet")):
                 spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
             text = json.loads((DATA / "queries" / f"{name}.json").read_text())[number]
             env = Environment(spark, config={"jobmanager.archive.fs.dir": folder}, progress=False)
-            env.collect(spark.sql(text), name=f"{family} Q{number}")
+            env.collect(spark.sql(text), name=f"{benchmark} Q{number}")
         spark.stop()
-        for old in LOGS.glob("*.gz"):
-            old.unlink()
+        for previous in LOGS.glob("*.gz"):
+            previous.unlink()
         for log in sorted(Path(folder).glob("*.jsonl")):
-            with log.open() as lines, gzip.open(LOGS / f"{log.name}.gz", "wt") as written:
-                written.writelines(anonymize(lines, folder))
+            with log.open() as lines, gzip.open(LOGS / f"{log.name}.gz", "wt") as archive:
+                archive.writelines(anonymize(lines, folder))
 
 
 if __name__ == "__main__":

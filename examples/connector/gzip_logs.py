@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -16,8 +17,6 @@ from penstock.connectors.core.predicates import ColumnStatistics, might_match
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.connectors import ScanContext

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from gzip_logs import GzipLogs, GzipLogSink
@@ -13,10 +14,6 @@ from penstock import Environment
 from penstock.connectors import Predicate
 from penstock.errors import SinkError
 from penstock.testing import read_splits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DAYS = {"2026-11-01": 3, "2026-11-02": 1, "2026-11-03": 4}
 """The days, with the number of files."""

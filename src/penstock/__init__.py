@@ -39,7 +39,8 @@ _MODULES = {
 
 mask_logs()
 
-# Importing a subpackage binds its name here, but only the first time. After this, `rebalance` is the function.
+# Importing the subpackage `penstock.rebalance` sets `penstock.rebalance` to the module. So import it now, and remove
+# that name: later imports do not set it again, and `__getattr__` returns the function.
 import_module("penstock.rebalance")
 globals().pop("rebalance")
 
@@ -58,7 +59,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(ipython: object) -> None:
-    """Enable Penstock for the active Spark session, or an embedded one; called by ``%load_ext penstock``."""
+    """Enable Penstock for the active Spark session, or start a session; called by ``%load_ext penstock``."""
     from penstock.extension import enable
 
     del ipython

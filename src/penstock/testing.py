@@ -1,18 +1,8 @@
-r"""Helpers for tests of strategies and sources without Spark: graphs as text, results as numbers, simulated jobs.
-
-Example
--------
->>> from penstock.graph import JoinOperator, JoinType
->>> from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
->>> job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: JoinOperator(JoinType.INNER)})
->>> job.finish(1, measured(3))  # 3 MiB are less than the broadcast threshold
-[]
->>> sorted(job.edges)
-['1 *> 3', '2 /> 3', '3 -> 4']
-"""
+"""Helpers for tests of strategies and sources without Spark: graphs as text, results as numbers, simulated jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +42,6 @@ from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.optimizer.user_strategies import UserStrategy, as_strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.connectors import Predicate, SplitSource
     from penstock.optimizer.strategy import PartialResult
 
@@ -88,6 +76,9 @@ def stream_graph(
 ) -> StreamGraph:
     """Return the graph described by a text.
 
+    >>> [edge.partitioner for edge in stream_graph("1 #> 2").edges]
+    [HashPartitioner(keys=('k',))]
+
     Parameters
     ----------
     text
@@ -97,22 +88,22 @@ def stream_graph(
     parallelism
         The parallelism that the user set, by node id.
     filters
-        Dynamic filters from the start, by node id.
+        The initial dynamic filters, by node id.
     """
     nodes: dict[int, StreamNode] = {}
     edges: list[StreamEdge] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         source, arrow, target = line.split()
-        for end in (int(source), int(target)):
-            nodes[end] = StreamNode(
-                end,
-                (operators or {}).get(end, CalcOperator()),
-                f"n{end}",
-                parallelism=(parallelism or {}).get(end, None),
-                filters=(filters or {}).get(end, ()),
+        for node_id in (int(source), int(target)):
+            nodes[node_id] = StreamNode(
+                node_id,
+                (operators or {}).get(node_id, CalcOperator()),
+                f"n{node_id}",
+                parallelism=(parallelism or {}).get(node_id, None),
+                filters=(filters or {}).get(node_id, ()),
             )
-        number = 1 + sum(edge.target_id == int(target) for edge in edges)
-        edges.append(StreamEdge(f"{source}-{target}", int(source), int(target), ARROWS[arrow], number))
+        input_number = 1 + sum(edge.target_id == int(target) for edge in edges)
+        edges.append(StreamEdge(f"{source}-{target}", int(source), int(target), ARROWS[arrow], input_number))
     return StreamGraph(nodes.values(), edges)
 
 
@@ -130,14 +121,22 @@ def measured(
     mib
         The MiB of each subpartition.
     rows, memory, scanned, mappers
-        As in `ResultInfo`. If `memory` is None, it is the bytes as written.
+        As in `ResultInfo`. If `memory` is None, it is the sum of the subpartitions.
     """
     sizes = np.array([int(size * MIB) for size in mib], dtype=np.int64)
     return ResultInfo(sizes, rows, int(sizes.sum()) if memory is None else memory, mappers, scanned or {})
 
 
 class StrategyHarness:
-    """A simulated job that creates vertices as a real job does; they finish when the test calls `finish`.
+    r"""A simulated job that creates vertices as a real job does; they finish when the test calls `finish`.
+
+    >>> from penstock.graph import JoinOperator, JoinType
+    >>> from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
+    >>> job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: JoinOperator(JoinType.INNER)})
+    >>> job.finish(1, measured(3))  # 3 MiB are less than the broadcast threshold
+    []
+    >>> sorted(job.edges)  # node 2 has started already, so its edge is RESCALE (/>) instead of FORWARD
+    ['1 *> 3', '2 /> 3', '3 -> 4']
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ class StrategyHarness:
 
     @property
     def edges(self) -> set[str]:
-        """The edges as text; edges whose subpartitions may be split end with ``cut``."""
+        """The edges as text; an edge whose subpartitions may be split ends with ``cut``."""
         arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
         return {
             f"{e.source_id} {arrows[e.partitioner]} {e.target_id}" + ("" if e.intra_input_correlated else " cut")
@@ -243,17 +242,7 @@ class _RaisingOptimizer(StreamGraphOptimizer):
 
 @dataclass(frozen=True, slots=True)
 class SplitReading:
-    """The result of `read_splits`.
-
-    Parameters
-    ----------
-    splits
-        The splits that the source enumerated.
-    tasks
-        The splits of each task.
-    rows
-        All rows, task by task.
-    """
+    """The result of `read_splits`: the splits of the source and of each task, and all rows in the order of tasks."""
 
     splits: tuple[Any, ...]
     tasks: tuple[tuple[Any, ...], ...]
@@ -269,6 +258,10 @@ def read_splits(
     predicates: Sequence[Predicate] = (),
 ) -> SplitReading:
     """Read a source as a job does, but without Spark: enumerate splits, assign them to tasks, and read them.
+
+    >>> parquet.write_table(pa.table({"id": [1, 2]}), f"{folder}/ids.parquet")
+    >>> read_splits(ObjectStoreSource(f"file://{folder}")).rows
+    [(1,), (2,)]
 
     Parameters
     ----------

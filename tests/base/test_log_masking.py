@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,9 @@ from penstock.commit.prepared import Access
 from penstock.connectors.jdbc.commit import recover_table
 from penstock.spark.bridge.jvm import Bridge
 from tests.support.paths import ROOT
-from tests.support.services import DRIVERS, needed
+from tests.support.services import DRIVERS, require_component
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
 SOURCE = ROOT / "src" / "penstock"
@@ -138,7 +137,7 @@ def test_every_logger_of_the_source_is_masked() -> None:
 
 
 def test_a_driver_that_names_its_url_is_logged_without_the_password(spark: SparkSession) -> None:
-    needed("PostgreSQL's JDBC driver", DRIVERS["postgresql"])
+    require_component("PostgreSQL's JDBC driver", DRIVERS["postgresql"])
     url = f"jdbc:postgresql://127.0.0.1:noport/shop?user=me&password={SECRET}"
     access = Access(Bridge(spark), {url: {"url": url, "driver": "org.postgresql.Driver"}})
     with logged("", Plain()) as lines:

@@ -13,7 +13,7 @@ from typing import Any, Never
 import pytest
 
 from penstock.base.threads import DaemonPool, call_with_timeout, running_work, track_work
-from tests.support.silence import Silent, ask
+from tests.support.silence import SilentServer, send_request
 
 
 def compute(until: Any) -> None:
@@ -35,10 +35,10 @@ CALLS = {
 
 
 def ask_silent(until: Any) -> None:
-    with Silent() as server:
+    with SilentServer() as server:
         threading.Thread(target=lambda: (until.wait(), server.close())).start()
         with suppress(ConnectionError):
-            ask(server.port)
+            send_request(server.port)
 
 
 @pytest.mark.parametrize("case", CALLS)
@@ -70,7 +70,7 @@ def test_only_waiting_calls_have_idle_seconds(case: str) -> None:
 
 def test_running_work_is_the_innermost() -> None:
     with track_work("outer"), track_work("inner"):
-        assert [work.what for work in running_work(threading.current_thread().name)] == ["inner"]
+        assert [work.description for work in running_work(threading.current_thread().name)] == ["inner"]
 
 
 def test_only_idle_calls_time_out() -> None:

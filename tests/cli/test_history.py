@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,9 +17,6 @@ from penstock.cli.main import main
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.web.server import WebServer
 from tests.history.records import ID, events
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def folder_with_a_job(tmp_path: Path) -> str:

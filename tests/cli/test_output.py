@@ -32,7 +32,7 @@ def test_full_width_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(("width", "as_lines"), [(80, True), (120, True), (250, False)])
 def test_on_a_terminal(width: Any, as_lines: Any) -> None:
     with Terminal([sys.executable, "-c", PROGRAM], width) as terminal:
-        assert terminal.end() == 0
+        assert terminal.wait_for_exit() == 0
         assert ("column_15  value15" in terminal.text) is as_lines
         assert ("column_9   NULL" in terminal.text) is as_lines
         assert ("-- row 2 --" in terminal.text) is as_lines

@@ -6,15 +6,13 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.cli.python import PythonCall, Target, parse_call
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STATE = """
 def annotated() -> int: pass

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.commit import Access, locations
-from penstock.commit.locations import leftovers_at
+from penstock.commit import Access, leftovers
+from penstock.commit.leftovers import find_leftovers
 from penstock.commit.owner import Owner
 from tests.commit.checks import run
 from tests.commit.harness import Stop, in_child
@@ -19,8 +20,6 @@ from tests.commit.local import without_a_jvm
 from tests.commit.targets import FILES, Files, Template
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -72,16 +71,16 @@ def test_report_and_recovery(spark: SparkSession, template: Any, tmp_path: Path)
 
 def test_journals_are_not_leftovers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     access = Access(without_a_jvm(monkeypatch, tmp_path))
-    tag = Owner.me().tag
+    tag = Owner.current().tag
     journal = f".penstock-commit-0123456789ab-{tag}"
     staging = f".penstock-commit-0123456789ab-{tag}-old"  # of a target named "commit"
     (tmp_path / "commit").mkdir()
     (tmp_path / staging).mkdir()
     for ending in ("json", "json.lease", "claim", "claim.lease", "ref"):
         (tmp_path / f"{journal}.{ending}").write_text("{}")
-    monkeypatch.setattr(locations, "journals_at", lambda *_: [])  # the journals are empty, so do not read them
+    monkeypatch.setattr(leftovers, "journals_at", lambda *_: [])  # the journals are empty, so do not read them
     for path in (tmp_path, tmp_path / "commit"):
-        assert [left.path.rpartition("/")[2] for left in leftovers_at(access, str(path))] == [staging]
+        assert [left.path.rpartition("/")[2] for left in find_leftovers(access, str(path))] == [staging]
 
 
 def counted(spark: SparkSession, targets: Any) -> Any:
@@ -126,7 +125,7 @@ def test_journal_of_another_user_requires_trust(spark: SparkSession, template: A
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_hidden_folders_of_other_users_are_not_removed(spark: SparkSession, tmp_path: Path) -> None:
-    dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
+    dead = Owner.current().tag.replace(str(os.getpid()), "4194300")
     folders = [tmp_path / f".penstock-out-{number}123456789ab-{dead}" for number in range(3)]
     for folder in folders[:2]:
         folder.mkdir()

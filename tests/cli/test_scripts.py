@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.cli.scripts import traceback_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = {
     "ends": "print('done')",
@@ -52,7 +50,7 @@ def test_traceback_of_a_penstock_error(tmp_path: Path) -> None:
 
     file = tmp_path / "job.py"
     file.write_text(
-        "from penstock.connectors.core import base\ndef load():\n    base.checked_parallelism(0, 'orders')\nload()"
+        "from penstock.connectors.core import base\ndef load():\n    base.require_positive(0, 'orders')\nload()"
     )
     try:
         exec(compile(file.read_text(), str(file), "exec"), {})

@@ -6,20 +6,18 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.cli.backslash import BackslashCommands
+from penstock.cli.backslash import ShellInput
 from penstock.cli.output import Output
 from penstock.cli.shell import Shell
-from penstock.cli.statements import Answer
+from penstock.cli.statements import StatementResult
 from penstock.errors import PenstockError
 from penstock.scheduler.job import Job
 from tests.support.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Session:
@@ -28,7 +26,7 @@ class Session:
     def __init__(self) -> None:
         self.statements: list[Any] = []
 
-    def run(self, statement: str, limit: int) -> Answer:
+    def run(self, statement: str, limit: int) -> StatementResult:
         self.statements.append((statement, limit))
         if "wrong" in statement:
             raise PenstockError("the query could not be planned")
@@ -37,8 +35,8 @@ class Session:
         if "stopped" in statement:
             raise KeyboardInterrupt
         if statement.startswith("insert"):
-            return Answer((), (), has_more=False, jobs=(Job("write"),), seconds=1.0)
-        return Answer(("n",), ((1,), (2,)), has_more="many" in statement, jobs=(), seconds=0.25)
+            return StatementResult((), (), has_more=False, jobs=(Job("write"),), seconds=1.0)
+        return StatementResult(("n",), ((1,), (2,)), has_more="many" in statement, jobs=(), seconds=0.25)
 
     def explain(self, statement: str) -> str:
         return f"how {statement} runs"
@@ -82,7 +80,7 @@ def typed(session: Session, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*lines: Any, is_keyboard: bool = True) -> Any:
         typist = Typist(*lines, is_keyboard=is_keyboard)
         try:
-            Shell(BackslashCommands(session, Output()), typist).run()
+            Shell(ShellInput(session, Output()), typist).run()
         finally:
             typist.output = capsys.readouterr()
         return typist
@@ -182,7 +180,7 @@ def test_last_query_and_jobs(typed: Any) -> None:
 
 
 def test_completion_uses_the_session(session: Any) -> None:
-    commands = BackslashCommands(session, Output())
+    commands = ShellInput(session, Output())
     assert commands.completions("select * from ", "o", "") == ["orders"]
     assert commands.completions("select ", "cust", " from customer") == ["customer_key", "customer"]
     assert commands.completions("", "\\ex", "") == ["\\explain"]
@@ -203,38 +201,38 @@ QUIET = {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE
 def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
-        shell.until("penstock> ")
+        shell.wait_for("penstock> ")
         assert shell.lines[0].startswith("Spark ")  # no output of the JVM, Spark's log or progress bars before it
         shell.type("select user_name, sum(am\t) s fro\t ord\t group by 1 order by 1;\r")
-        shell.until("explains how it ran")
+        shell.wait_for("explains how it ran")
         assert "1650" in shell.text
-        shell.until("penstock> ")
+        shell.wait_for("penstock> ")
         shell.type("\\dec\t\r")
-        shell.until("penstock> ")
+        shell.wait_for("penstock> ")
         assert "decisions" in shell.text
         shell.type("select * from nothing;\r")
-        shell.until("TABLE_OR_VIEW_NOT_FOUND")
-        shell.until("penstock> ")
+        shell.wait_for("TABLE_OR_VIEW_NOT_FOUND")
+        shell.wait_for("penstock> ")
         shell.type("select count(*) from range(100000000000000);\r")
-        shell.until("000);")  # the echo
-        shell.until("select count(*) from range(1")  # its progress bar
-        shell.until("of ")
+        shell.wait_for("000);")  # the echo
+        shell.wait_for("select count(*) from range(1")  # its progress bar
+        shell.wait_for("of ")
         shell.type("\x03")
-        shell.until("stopped")
-        shell.until("penstock> ")
+        shell.wait_for("stopped")
+        shell.wait_for("penstock> ")
         shell.type("create table stored as select 1 as a;\r")
-        shell.until("done")
-        shell.until("penstock> ")
+        shell.wait_for("done")
+        shell.wait_for("penstock> ")
         shell.type("\\tables\r")
-        shell.until("stored")
-        shell.until("penstock> ")
+        shell.wait_for("stored")
+        shell.wait_for("penstock> ")
         shell.type("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A")
-        shell.until("order by 1;")
+        shell.wait_for("order by 1;")
         time.sleep(0.5)  # while readline draws, Python handles Ctrl-C only with the next key
         shell.type("\x03")
-        shell.until("penstock> ")
+        shell.wait_for("penstock> ")
         shell.type("\x04")
-        assert shell.end() == 0
+        assert shell.wait_for_exit() == 0
         assert "Traceback" not in shell.text
         assert "WARN" not in shell.text
     history = (tmp_path / "penstock" / "history").read_text()
@@ -247,18 +245,18 @@ def test_ctrl_c_at_any_time(orders: Any, tmp_path: Path) -> None:
     """While a statement is read, planned, started or run: it is stopped, and the session continues."""
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
-        shell.until("penstock> ")
+        shell.wait_for("penstock> ")
         for step in range(20):
             shell.type(f"select count(*) from range({100000000000000 + step}) join orders on user_name = id;\r")
-            shell.until("= id;")
+            shell.wait_for("= id;")
             time.sleep(step * 0.03)
             shell.type("\x03")
-            shell.until("penstock> ")
+            shell.wait_for("penstock> ")
         shell.type("select sum(amount) from orders;\r")
-        shell.until("4950")
-        shell.until("penstock> ")
+        shell.wait_for("4950")
+        shell.wait_for("penstock> ")
         shell.type("\x04")
-        assert shell.end() == 0
+        assert shell.wait_for_exit() == 0
         assert "Traceback" not in shell.text
         assert "ERROR" not in shell.text
         assert shell.text.count("stopped") > 10  # the first may arrive while the line is still being read

@@ -1,9 +1,10 @@
-"""Statements of `penstock sql`: limits, commands, and output."""
+"""SqlSession of `penstock sql`: limits, commands, and output."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.cli.statements import Statements
+from penstock.cli.statements import SqlSession
 from penstock.errors import PenstockError
 from tests.cli.test_main import penstock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 PATH = "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD"
@@ -31,14 +30,14 @@ def numbers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> st
 
 
 @pytest.fixture
-def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Statements]:
-    """Statements on the shared session, with every query as a job."""
+def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlSession]:
+    """SqlSession on the shared session, with every query as a job."""
     import penstock
     from penstock.cli.common import SparkThread
 
     monkeypatch.setenv(PATH, "0")
     with penstock.enabled(spark):
-        yield Statements(SparkThread(), [("n", numbers)])
+        yield SqlSession(SparkThread(), [("n", numbers)])
     spark.catalog.dropTempView("n")
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -58,7 +57,7 @@ def test_rescale_and_prune(checkpoint: Any) -> None:
 def test_live_rescale_of_a_stopped_query(checkpoint: Any) -> None:
     code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--live")
     assert code == 1
-    assert "no process serves a rescale of the query" in output
+    assert "does not accept rescales" in output
     assert "there is no _penstock_query.json" in output
     assert "penstock.state.start_query" in output
 
@@ -78,7 +77,7 @@ def test_file_system_error_during_a_rescale(checkpoint: Any, monkeypatch: pytest
         raise OSError(18, "Invalid cross-device link")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "move_to", refuses)
+        patch.setattr(HadoopPath, "move_to", refuses)
         code, output = invoke("rescale", checkpoint, "--max-parallelism", "8")
     assert code == 1
     assert "is in the middle of a rescale from 4 to 8 key groups" in output

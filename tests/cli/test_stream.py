@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
 from penstock.connectors.kafka.streams.pace import MeasuredBatch
-from penstock.state.progress_files import PROGRESS
-from tests.streams.test_batches import entry, offset_of, planned
+from penstock.state.progress_files import PROGRESS_FOLDER
+from tests.streams.test_batches import entry, planned, to_offset
 from tests.streams.test_progress import event
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def invoke(*arguments: Any) -> Any:
@@ -26,7 +24,7 @@ def invoke(*arguments: Any) -> Any:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint of Spark: 1,000 records arrive per second, and a batch takes 1 s plus 1 s per 4,000 records."""
-    for name in ("offsets", "commits", PROGRESS):
+    for name in ("offsets", "commits", PROGRESS_FOLDER):
         (tmp_path / name).mkdir()
     (tmp_path / "metadata").write_text('{"id": "0a"}')
     ends = 0
@@ -41,10 +39,10 @@ def checkpoint(tmp_path: Path) -> Path:
             sources=[source],
             penstock={"cores": 4},
         )
-        (tmp_path / PROGRESS / f"{batch}.json").write_text(json.dumps(progress))
+        (tmp_path / PROGRESS_FOLDER / f"{batch}.json").write_text(json.dumps(progress))
         ends += rows
         before = MeasuredBatch(rows, 1.5, waited=batch == 1) if batch else None
-        (tmp_path / "offsets" / str(batch)).write_text(entry(offset_of({("t", 0): ends}, planned(rows, before))))
+        (tmp_path / "offsets" / str(batch)).write_text(entry(to_offset({("t", 0): ends}, planned(rows, before))))
     return tmp_path
 
 
@@ -53,9 +51,9 @@ def test_advice(checkpoint: Path) -> None:
     assert code == 0, output
     assert "query 0a: 4 batches in 0:40" in output
     assert "arrival: 1,000 records a second" in output
-    assert "pace: 1.0 s for each batch and 4,000 records a second, so it is busy for 25% of its time" in output
+    assert "pace: 1.0 s for each batch and 4,000 records a second, so the query is busy for 25% of the time" in output
     assert "lag: 5 records" in output
-    assert "2,000 records arrive in it, and take 1.5 s (75% of it)" in output
+    assert "2,000 records arrive in this interval and take 1.5 s (75% of it)" in output
 
 
 def test_advice_as_json(checkpoint: Path) -> None:
@@ -86,10 +84,10 @@ def test_batches(checkpoint: Path) -> None:
 
 def test_too_few_batches(checkpoint: Path) -> None:
     for batch in (1, 2, 3):
-        (checkpoint / PROGRESS / f"{batch}.json").unlink()
+        (checkpoint / PROGRESS_FOLDER / f"{batch}.json").unlink()
     code, output = invoke("advise", checkpoint)
     assert code == 1
-    assert "has the progress of 1 batches with rows, and two are needed" in output
+    assert "has the progress of 1 batches with rows, and at least two are needed" in output
 
 
 def test_help_explains_the_input() -> None:

@@ -7,18 +7,15 @@ import re
 import socket
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.common import Common
+from penstock.cli.common import SharedOptions
 from penstock.cli.main import main
 from penstock.history.event_log import EventLog, LocalFolder
 from tests.history.records import ID, events
-
-if TYPE_CHECKING:
-    pass
 
 USAGE, FAILED = 2, 1
 CALLS = [
@@ -61,7 +58,7 @@ CALLS = [
     ("explain --limit 3 SELECT", USAGE, "no such option '--limit'"),
     ("shell --table o=NOWHERE", FAILED, "does not exist"),
     ("shell --output-format json", USAGE, "no such option '--output-format'"),
-    ("run", USAGE, "missing argument 'JOB'"),
+    ("run", USAGE, "missing argument 'PROGRAM'"),
     ("run NOWHERE", USAGE, "does not exist"),
     ("run --nonsense JOB", USAGE, "no such option '--nonsense'", "`penstock run --help`"),
     ("verify --quiet JOB", USAGE, "no such option '--quiet'", "`penstock verify --help`"),
@@ -69,7 +66,7 @@ CALLS = [
     ("run --history CSV JOB", FAILED, "event logs cannot be written", "is a file"),
     ("run --conf spark.penstock.nonsense=1 JOB", FAILED, "unknown option 'nonsense'"),
     ("run --master nonsense JOB", FAILED, "not a valid Spark master"),
-    ("verify", USAGE, "missing argument 'JOB'"),
+    ("verify", USAGE, "missing argument 'PROGRAM'"),
     ("verify NOWHERE", USAGE, "does not exist"),
     ("verify --config BAD_TOML JOB", FAILED, "is not a TOML file"),
     ("demo --keep CSV", USAGE, "is a file"),
@@ -103,7 +100,7 @@ CALLS = [
     ("state rescale FOLDER", USAGE, "pass either --max-parallelism or --abort"),
     ("state rescale --abort --dry-run FOLDER", USAGE, "--abort undoes a rescale"),
     ("state rescale --live FOLDER", USAGE, "pass either --max-parallelism or --abort"),
-    ("state rescale --live --max-parallelism 4 --dry-run FOLDER", USAGE, "--live rescales in the query's own process"),
+    ("state rescale --live --max-parallelism 4 --dry-run FOLDER", USAGE, "--live rescales in the process of the query"),
     ("state rescale --live --max-parallelism 4 FOLDER", FAILED, "is not the checkpoint of a streaming query"),
     ("state rescale --max-parallelism 0 FOLDER", FAILED, "max parallelism is 0", "between 1 and 32,768"),
     ("state rescale --max-parallelism few FOLDER", USAGE, "'few' is not a valid integer"),
@@ -111,7 +108,7 @@ CALLS = [
     ("state rescale --max-parallelism 4 --method magic FOLDER", USAGE, "'magic' is not one of", "shuffle"),
     ("state prune FOLDER", FAILED, "is not the checkpoint of a streaming query"),
     ("stream advise", USAGE, "missing argument 'CHECKPOINT_OR_PROGRESS'"),
-    ("stream advise NOWHERE", FAILED, "there is no progress of a streaming query at", "cause: there is nothing there"),
+    ("stream advise NOWHERE", FAILED, "there is no progress of a streaming query at", "cause: the path does not exist"),
     ("stream advise FOLDER", FAILED, "there is no progress of a streaming query at", "penstock.state.start_query"),
     ("stream advise CSV", FAILED, "there is no progress of a streaming query at", "onQueryProgress"),
     ("stream advise --cores 0 CSV", USAGE, "0 is not in the range"),
@@ -162,12 +159,12 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def spark(self: Common) -> Any:
+    def spark(self: SharedOptions) -> Any:
         self.check()
         raise AssertionError("Spark would start")
         yield
 
-    monkeypatch.setattr(Common, "spark", spark)
+    monkeypatch.setattr(SharedOptions, "spark", spark)
 
 
 def filled(call: str, paths: Any) -> list[str]:

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit import Access, Direction, recover
+from penstock.commit import Access, Outcome, recover
 from penstock.commit.journal import journals_at
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from tests.commit.harness import Stop, commit, in_child
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def journals(target: Any) -> list[Path]:
 
 
 def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str, by: str) -> str:
-    """Stop a commit at a step, check the state of the targets, and return the direction of the recovery.
+    """Stop a commit at a step, check the state of the targets, and return the outcome of the recovery.
 
     Runs in a child process, because a process that has used the clients of table formats can no longer fork.
     """
@@ -92,16 +92,16 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
     rows_after_stop = [target.rows() for target in targets]
     for target, rows in zip(targets, rows_after_stop, strict=True):
         assert target.is_readable(rows), f"{step_name}: {rows} is neither {target.old} nor {target.new}"
-    directions = set()
+    outcomes = set()
     if by == "recover":
         bridge = Bridge(spark)
         for target in targets:
             secrets = {address: values for each in targets for address, values in each.sink().secrets.items()}
-            folders = [Folder(bridge, str(path)) for path in (target.journal_folder, target.journal_folder / "out")]
+            folders = [HadoopPath(bridge, str(path)) for path in (target.journal_folder, target.journal_folder / "out")]
             for folder in folders:
                 for path in journals_at(Access(bridge, secrets), folder):
-                    directions.add(recover(Access(bridge, dict(secrets)), path).direction)
-        assert Direction.ALIVE not in directions, step_name
+                    outcomes.add(recover(Access(bridge, dict(secrets)), path).outcome)
+        assert Outcome.RUNNING not in outcomes, step_name
         final_rows = wait_for_rows(targets, [target.old for target in targets], [target.new for target in targets])
         is_new = final_rows == [target.new for target in targets]
         is_old = final_rows == [target.old for target in targets]
@@ -112,7 +112,7 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
                 journals(target),
             )
         if is_new and not all(target.token or target.repeats for target in targets):
-            return "forward"
+            return "completed"
     try:
         run(spark, targets)
     except Exception as error:
@@ -120,4 +120,4 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
     new = [target.new for target in targets]
     final_rows = wait_for_rows(targets, new)
     assert final_rows == new, f"{step_name}: {final_rows} after the rerun instead of {new}"
-    return str(*directions) if len(directions) == 1 else json.dumps(sorted(directions))
+    return str(*outcomes) if len(outcomes) == 1 else json.dumps(sorted(outcomes))

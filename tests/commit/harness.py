@@ -9,8 +9,9 @@ import signal
 import threading
 import traceback
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -19,12 +20,8 @@ from pyspark.sql import SparkSession
 
 from penstock.commit import Access, Commit
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.jdbc import JdbcConnection, JdbcTarget
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 FOLDER_STEPS = ("move_to", "delete", "write", "touch", "make", "exchange", "copy_to", "remove_if_empty")
 JDBC_STEPS = ("run", "begin", "commit")
@@ -97,7 +94,7 @@ class Stop:
         self.thread, self.depth = threading.get_ident(), 0
         patched = []
         for owner, name in [
-            *((Folder, name) for name in FOLDER_STEPS),
+            *((HadoopPath, name) for name in FOLDER_STEPS),
             *((JdbcConnection, name) for name in JDBC_STEPS),
             *STEPS,
         ]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.local_files import exchange, is_volume, rename, volumes_below
-from penstock.base.ownership import CheckedContent, is_own_entry, read_checked
+from penstock.base.ownership import CheckedContent, belongs_to_user, read_checked
 from penstock.connectors.kafka import commit as topics
 from penstock.spark.io.filesystem import is_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.bridge.jvm import Bridge
 
 
 PATCHED = [
     *(
-        f"penstock.commit.{name}.Folder"
+        f"penstock.commit.{name}.HadoopPath"
         for name in (
             "added_files",
             "catalog_tables",
@@ -36,12 +35,12 @@ PATCHED = [
             "protocol",
             "journal",
             "moves",
-            "locations",
+            "leftovers",
             "recovery",
         )
     ),
     *(
-        f"penstock.connectors.{name}.Folder"
+        f"penstock.connectors.{name}.HadoopPath"
         for name in (
             "files.files",
             "delta.delta",
@@ -54,9 +53,9 @@ PATCHED = [
             "kafka.commit",
         )
     ),
-    "tests.commit.harness.Folder",
-    "tests.commit.checks.Folder",
-    "tests.commit.targets.Folder",
+    "tests.commit.harness.HadoopPath",
+    "tests.commit.checks.HadoopPath",
+    "tests.commit.targets.HadoopPath",
 ]
 BRIDGES = [
     f"penstock.connectors.{name}.Bridge" for name in ("files.files", "tables.table_files", "jdbc.sink", "kafka.sink")
@@ -64,7 +63,7 @@ BRIDGES = [
 
 
 class LocalFolder:
-    """A replacement of `penstock.spark.io.filesystem.Folder` for paths of this machine."""
+    """A replacement of `penstock.spark.io.filesystem.HadoopPath` for paths of this machine."""
 
     def __init__(self, bridge: Bridge, path: str) -> None:
         self._path = Path(os.path.abspath(path.removeprefix("file://").removeprefix("file:")))
@@ -105,22 +104,22 @@ class LocalFolder:
     def entries(self) -> Any:
         return [(path.name, path.is_dir(), path.stat().st_size) for path in sorted(self._path.iterdir())]
 
-    def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[Any]:
+    def files_below(self, prefix: str = "", *, include_unread: bool = False) -> Iterator[Any]:
         for name, is_folder, size in self.entries():
-            if is_hidden(name) and not (unread and is_folder and "=" in name):
+            if is_hidden(name) and not (include_unread and is_folder and "=" in name):
                 continue
             if is_folder:
-                yield from self.child(name).files_below(f"{under}{name}/", unread=unread)
+                yield from self.child(name).files_below(f"{prefix}{name}/", include_unread=include_unread)
             else:
-                yield f"{under}{name}", size
+                yield f"{prefix}{name}", size
 
-    def matching(self, pattern: str) -> Any:
+    def children_matching(self, pattern: str) -> Any:
         return [LocalFolder(None, str(path)) for path in sorted(self._path.glob(pattern))]
 
-    def modified(self) -> float:
+    def modification_time(self) -> float:
         return self._path.stat().st_mtime
 
-    renames_whole = True
+    renames_atomically = True
 
     def sync_entries(self) -> None:
         pass
@@ -157,7 +156,7 @@ class LocalFolder:
 
     @property
     def is_removable(self) -> bool:
-        return is_own_entry(str(self._path))
+        return belongs_to_user(str(self._path))
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         temporary = self._path.parent / f".{self._path.name}.{uuid.uuid4().hex}.tmp"
@@ -300,7 +299,7 @@ def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not self.is_folder(), f"{self} would be renamed file by file"
         return rename(self, target)
 
-    monkeypatch.setattr(LocalFolder, "renames_whole", False)
+    monkeypatch.setattr(LocalFolder, "renames_atomically", False)
     monkeypatch.setattr(LocalFolder, "move_to", move_to)
     monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
 

@@ -24,7 +24,7 @@ from penstock.connectors.jdbc.commit import ATTEMPT, TASK
 from penstock.connectors.kafka import client
 from penstock.connectors.tables.table_schema import as_nullable
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder, is_hidden
+from penstock.spark.io.filesystem import HadoopPath, is_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,7 +205,7 @@ class Delta(Table):
     def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
             return
-        staged = Path(Folder(job._staged._bridge, job._staged.folder).local_path)
+        staged = Path(HadoopPath(job._staged._bridge, job._staged.folder).local_path)
         shutil.copytree(self.template("new", "plain"), staged, ignore=shutil.ignore_patterns("*.crc"))
         for file in staged.glob("part-*"):  # file names must be unique
             file.rename(file.with_name(f"{uuid.uuid4()}.parquet"))
@@ -213,9 +213,9 @@ class Delta(Table):
         if self.mode == "upsert":
             import deltalake
 
-            Path(Folder(job._staged._bridge, job._rows.folder).local_path).mkdir()
+            Path(HadoopPath(job._staged._bridge, job._upsert_rows.folder).local_path).mkdir()
             files = deltalake.DeltaTable(str(self.path)).get_add_actions()
-            job._removed = tuple(pa.table(files)["path"].to_pylist())
+            job._replaced_files = tuple(pa.table(files)["path"].to_pylist())
 
     def rows(self) -> list[tuple[int, int]]:
         import deltalake
@@ -257,15 +257,15 @@ class Iceberg(Table):
     def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
             return
-        staged = Folder(job._staged._bridge, job._staged.folder).local_path
+        staged = HadoopPath(job._staged._bridge, job._staged.folder).local_path
         assert staged is not None
         shutil.copytree(self.template("new", "plain"), staged)
         job._schema = as_nullable(StructType().add("id", "long").add("p", "long"))
         if self.mode == "upsert":
             table = self.catalog().load_table("n.t")
-            Path(Folder(job._staged._bridge, job._rows.folder).local_path).mkdir()
+            Path(HadoopPath(job._staged._bridge, job._upsert_rows.folder).local_path).mkdir()
             job._snapshot = table.current_snapshot().snapshot_id
-            job._removed = tuple(task.file.file_path for task in table.scan().plan_files())
+            job._replaced_files = tuple(task.file.file_path for task in table.scan().plan_files())
 
     def rows(self) -> list[tuple[int, int]]:
         catalog = self.catalog()

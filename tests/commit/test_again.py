@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,6 @@ from tests.commit.checks import leftovers
 from tests.commit.harness import in_child
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, KafkaParts, Template
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.forks
 
@@ -64,7 +61,7 @@ def test_steps_can_be_repeated(spark_and_make: Any, case: Any, undone: bool) -> 
         target.write(job)
         access = Access(None, dict(sink.secrets))
         record = prepared_from_dict(json.loads(json.dumps(job.prepare().as_dict())))
-        record.ready(access)
+        record.make_ready(access)
         access.close()  # the steps below run in another process
         assert not record.is_committed(access)
         if undone and record.is_reversible:

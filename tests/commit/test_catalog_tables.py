@@ -1,4 +1,4 @@
-"""Atomic commits of tables of the catalogue, wherever the driver dies; a file stands in for the catalogue."""
+"""Atomic commits of tables of the catalog, wherever the driver dies; a file stands in for the catalog."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.commit import Access, catalog_tables, locations, recover
+from penstock.commit import Access, catalog_tables, leftovers, recover
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.catalog_tables import PreparedTable
 from penstock.commit.folders import PreparedFolders
@@ -28,8 +29,6 @@ from tests.commit.local import LocalFolder, LocalSqlite, as_an_object_store, wit
 from tests.commit.targets import FILES, Files, Jdbc, Template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.bridge.handles import JvmObject
 
 pytestmark = pytest.mark.forks
@@ -55,7 +54,7 @@ CASES = (
 
 
 class Catalog:
-    """A replacement of Spark's catalogue: a file that outlives a driver."""
+    """A replacement of Spark's catalog: a file that outlives a driver."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -113,7 +112,7 @@ class Catalog:
 
 
 class TableFiles(FileSink):
-    """A sink of the files of a table whose record also updates the catalogue."""
+    """A sink of the files of a table whose record also updates the catalog."""
 
     def open(self, spark: Any) -> Any:
         job = super().open(spark)
@@ -129,7 +128,7 @@ class TableFiles(FileSink):
             is_new = self.mode == "error"
             gone = listed - written if self.mode == "overwrite" and not job.replaces_partitions else set()
             folders = [tuple(sorted(names)) for names in (written, set() if is_new else written - listed, gone)]
-            names = ("partitions", "new_partitions", "gone_partitions")
+            names = ("partitions", "new_partitions", "emptied_partitions")
             statement = f"CREATE TABLE {self.entry} AS SELECT 1" if is_new else ""
             schema = SCHEMA.json() if is_new else ""
             facts: dict[str, Any] = dict(zip(names, folders, strict=True))
@@ -144,11 +143,11 @@ class TableFiles(FileSink):
 
 
 CATALOGS: list[Catalog] = []
-"""The catalogue of the current test."""
+"""The catalog of the current test."""
 
 
 class Table(Files):
-    """A table of the catalogue, which has no rows without an entry."""
+    """A table of the catalog, which has no rows without an entry."""
 
     def __init__(self, catalog: Catalog, *args: Any, **facts: Any) -> None:
         super().__init__(*args, **facts)
@@ -173,7 +172,7 @@ class Table(Files):
         return [row for row in rows if self.layout == "plain" or f"p={row[1]}" in entry["partitions"]]
 
     def is_readable(self, rows: Any) -> bool:
-        # The catalogue learns of a new table before it learns of its partitions.
+        # The catalog learns of a new table before it learns of its partitions.
         return super().is_readable(rows) or (self.layout == "parts" and not self.old and not rows)
 
 
@@ -328,13 +327,15 @@ def test_undo_of_an_append_retains_partitions_with_rows_of_other_jobs(
 
 def test_a_record_round_trips_through_json() -> None:
     files = {"kind": "files", "path": "/t", "staging": "/s", "files": ["a"], "made": [""]}
-    record = PreparedTable("`t`", files, "CREATE TABLE t", SCHEMA.json(), partitions=("p=1",), gone_partitions=("p=2",))
+    record = PreparedTable(
+        "`t`", files, "CREATE TABLE t", SCHEMA.json(), partitions=("p=1",), emptied_partitions=("p=2",)
+    )
     parsed = prepared_from_dict(json.loads(json.dumps(record.as_dict())))
     assert parsed == record
-    assert (parsed.folder, parsed.added, parsed.is_atomic) == ("/t", ("/t",), False)
+    assert (parsed.folder, parsed.extended_folders, parsed.is_atomic) == ("/t", ("/t",), False)
 
 
-def test_files_of_a_table_that_is_not_in_the_catalogue_are_completed(
+def test_files_of_a_table_that_is_not_in_the_catalog_are_completed(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, caplog: Any
 ) -> None:
     without_a_jvm(monkeypatch, tmp_path)
@@ -422,14 +423,14 @@ def test_a_table_that_was_created_again_at_the_same_location_is_not_the_same(
     record.commit(NO_SESSION)
 
 
-def test_a_session_with_another_catalogue_recovers_nothing(
+def test_a_session_with_another_catalog_recovers_nothing(
     monkeypatch: pytest.MonkeyPatch, appended: PreparedTable
 ) -> None:
     monkeypatch.setattr(catalog_tables, "persistent_catalog_id", lambda bridge: "")
     record = PreparedTable(**{**vars(appended), "catalog": "hive"})
     with pytest.raises(CommitError, match=r"spark\.sql\.catalogImplementation=hive"):
         record.check(NO_SESSION)
-    assert Path(appended.hidden[0].removeprefix("file:"), "p=1", "a").exists()
+    assert Path(appended.hidden_folders[0].removeprefix("file:"), "p=1", "a").exists()
 
 
 @pytest.mark.parametrize("more", [{}, {"of a newer release": 1}, {"files": {"of a newer release": 1}}])
@@ -442,8 +443,10 @@ def test_the_staging_folder_of_a_journal_is_not_a_leftover(
     part = prepared_or_unknown({**written, **more, "files": files}, is_of_this_version=True)
     assert (part.kind == "unknown") is bool(more)
     assert part.folder == f"file:{tmp_path}/t"
-    monkeypatch.setattr(locations, "journals_at", lambda access, folder: ["journal"])
-    monkeypatch.setattr(locations, "read_own_journal", lambda access, path: SimpleNamespace(parts=[part]))
-    assert locations.leftovers_at(NO_SESSION, str(tmp_path / "t")) == []
-    monkeypatch.setattr(locations, "journals_at", lambda access, folder: [])
-    assert [left.path for left in locations.leftovers_at(NO_SESSION, str(tmp_path / "t"))] == [appended.hidden[0]]
+    monkeypatch.setattr(leftovers, "journals_at", lambda access, folder: ["journal"])
+    monkeypatch.setattr(leftovers, "read_if_trusted", lambda access, path: SimpleNamespace(parts=[part]))
+    assert leftovers.find_leftovers(NO_SESSION, str(tmp_path / "t")) == []
+    monkeypatch.setattr(leftovers, "journals_at", lambda access, folder: [])
+    assert [left.path for left in leftovers.find_leftovers(NO_SESSION, str(tmp_path / "t"))] == [
+        appended.hidden_folders[0]
+    ]

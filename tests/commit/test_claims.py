@@ -9,17 +9,15 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.commit import Access, claims
-from penstock.commit.claims import claimed, holder_of
+from penstock.commit.claims import hold_claim, holder_of
 from penstock.commit.owner import Owner
 from tests.commit.local import LocalFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ACCESS = Access(None)  # type: ignore[arg-type]
 ELSEWHERE = {"host": "elsewhere/1", "pid": 1, "started": "1"}
@@ -27,19 +25,19 @@ ELSEWHERE = {"host": "elsewhere/1", "pid": 1, "started": "1"}
 
 @pytest.fixture
 def claim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr("penstock.commit.claims.Folder", LocalFolder)
+    monkeypatch.setattr("penstock.commit.claims.HadoopPath", LocalFolder)
     return tmp_path / "claim"
 
 
 def is_free(claim: Path) -> bool:
-    with claimed(ACCESS, str(claim)) as is_mine:
+    with hold_claim(ACCESS, str(claim)) as is_mine:
         return is_mine
 
 
 def test_a_claim_has_a_single_holder_among_threads(claim: Path) -> None:
-    with claimed(ACCESS, str(claim)) as is_mine:
+    with hold_claim(ACCESS, str(claim)) as is_mine:
         assert is_mine
-        assert holder_of(ACCESS, str(claim)) == Owner.me()
+        assert holder_of(ACCESS, str(claim)) == Owner.current()
         with ThreadPoolExecutor(8) as threads:
             assert not any(threads.map(is_free, [claim] * 8))
     assert is_free(claim)
@@ -90,7 +88,7 @@ def test_a_holder_that_cannot_be_checked_counts_as_dead_without_a_renewal(
 
 def dead_claim() -> str:
     """Return the claim of a dead process of this machine; no process has this id."""
-    return json.dumps({"host": Owner.me().host, "pid": 2**22 + 1, "started": "1"})
+    return json.dumps({"host": Owner.current().host, "pid": 2**22 + 1, "started": "1"})
 
 
 def test_a_single_contestant_takes_over_the_claim_of_a_dead_process(
@@ -114,7 +112,7 @@ def test_a_single_contestant_takes_over_the_claim_of_a_dead_process(
         for _ in range(30):
             barrier.wait()
             for _ in range(3):
-                with claimed(ACCESS, str(claim)) as is_mine:
+                with hold_claim(ACCESS, str(claim)) as is_mine:
                     if is_mine:
                         with lock:
                             holders[0] += 1
@@ -137,7 +135,7 @@ def test_a_single_contestant_takes_over_the_claim_of_a_dead_process(
 def test_the_claim_of_a_live_process_is_not_replaced(claim: Path) -> None:
     """A contestant that has read a dead claim continues after another has taken it over."""
     claim.write_text(dead_claim())
-    with claimed(ACCESS, str(claim)) as is_mine:
+    with hold_claim(ACCESS, str(claim)) as is_mine:
         assert is_mine
         held = claim.read_bytes()
         assert not claims._replace(ACCESS, LocalFolder(None, str(claim)), dead_claim().encode(), b"late")  # type: ignore[arg-type]
@@ -169,7 +167,7 @@ def test_if_a_store_lets_two_create_a_claim_the_later_write_wins(claim: Path, mo
 
 
 def test_a_claim_that_another_process_has_replaced_is_not_removed(claim: Path) -> None:
-    with claimed(ACCESS, str(claim)) as is_mine:
+    with hold_claim(ACCESS, str(claim)) as is_mine:
         assert is_mine
         claim.write_text(json.dumps(ELSEWHERE))  # this process was delayed for longer than its lease
     assert json.loads(claim.read_text()) == ELSEWHERE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,6 @@ from tests.commit.checks import run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Template
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.forks
 

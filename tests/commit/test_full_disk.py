@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import traceback
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,9 +24,6 @@ from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 from tests.support.disks import small_file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

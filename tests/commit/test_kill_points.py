@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations_with_replacement, count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 from penstock.spark.bridge.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_a_volume, as_an_object_store, without_a_jvm
@@ -18,9 +20,6 @@ from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Kafk
 from tests.support.services import Postgres, Sqlite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

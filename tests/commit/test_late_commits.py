@@ -6,20 +6,17 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Never
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 
-from penstock.commit import Access, Direction, protocol, recover
+from penstock.commit import Access, Outcome, protocol, recover
 from penstock.errors import CommitUnknownError, SinkError
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalConnection, LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.forks
 TABLES = [(kind, mode) for kind in (Delta, Iceberg) for mode in ("append", "overwrite", "upsert", "create")]
@@ -28,7 +25,7 @@ NAMES = [f"{kind.__name__} {mode}" for kind, mode in TABLES]
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setattr(protocol, "_PAUSE", 0.01)
+    monkeypatch.setattr(protocol, "_FIRST_PAUSE", 0.01)
     return without_a_jvm(monkeypatch, tmp_path)
 
 
@@ -102,17 +99,17 @@ def test_files_of_a_late_commit_are_not_removed(
             client.land(0)
             assert target.rows() == target.new
         client.answers_again()
-        direction = recover(Access(None), journal).direction
+        outcome = recover(Access(None), journal).outcome
         with suppress(Exception):  # the second request lands, or is refused
             client.land(1)
         assert target.rows() == target.new
         run(local, [target])  # the target has the token
         assert target.rows() == target.new
-        return direction
+        return outcome
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    assert end.result is Direction.FORWARD
+    assert end.result is Outcome.COMPLETED
     assert not journals(target)
     assert not leftovers(target)
 
@@ -199,18 +196,18 @@ def test_other_sinks_are_not_undone_if_a_sink_may_have_committed(
         assert files.rows() == files.new
         client.land(2)
         client.answers_again()
-        direction = recover(Access(None), journal_of(files)).direction
-        return direction, [target.rows() == target.new for target in targets]
+        outcome = recover(Access(None), journal_of(files)).outcome
+        return outcome, [target.rows() == target.new for target in targets]
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    assert end.result == (Direction.FORWARD, [True, True])
+    assert end.result == (Outcome.COMPLETED, [True, True])
     assert not journals(files)
 
 
 @pytest.mark.thorough
 def test_a_driver_that_dies_after_the_request(local: Any, template: Any, tmp_path: Path) -> None:
-    """The catalogue commits after the recovery has begun: a separate process sends the request and survives."""
+    """The catalog commits after the recovery has begun: a separate process sends the request and survives."""
     mode, layout, exists = FILES["overwrite"]
     files = Files(template, tmp_path / "f", mode, layout, exists=exists, token="t")
     targets = [files, make_target(Iceberg, template, tmp_path / "t", "append")]
@@ -243,19 +240,19 @@ def test_a_driver_that_dies_after_the_request(local: Any, template: Any, tmp_pat
     def after() -> Any:
         journal = journal_of(files)
         assert not landed.exists()
-        direction = recover(Access(None), journal).direction
+        outcome = recover(Access(None), journal).outcome
         while not landed.exists():
             time.sleep(0.05)
-        return direction, [target.rows() == target.new for target in targets]
+        return outcome, [target.rows() == target.new for target in targets]
 
     end = in_child(local, after)
     assert end.error is None, end.error
-    assert end.result == (Direction.FORWARD, [True, True])
+    assert end.result == (Outcome.COMPLETED, [True, True])
     assert not journals(files)
 
 
 def test_an_undo_that_dies_is_not_completed(local: Any, template: Any, tmp_path: Path) -> None:
-    """The catalogue refuses the commit, and the driver dies after some files are removed: the rest is undone, too."""
+    """The catalog refuses the commit, and the driver dies after some files are removed: the rest is undone, too."""
     mode, layout, exists = FILES["overwrite"]
     files = Files(template, tmp_path / "f", mode, layout, exists=exists, token="t")
     targets = [files, make_target(Iceberg, template, tmp_path / "t", "append")]
@@ -281,12 +278,12 @@ def test_an_undo_that_dies_is_not_completed(local: Any, template: Any, tmp_path:
     assert in_child(local, dies).killed
 
     def after() -> Any:
-        direction = recover(Access(None), journal_of(files)).direction
-        return direction, [target.rows() == target.old for target in targets]
+        outcome = recover(Access(None), journal_of(files)).outcome
+        return outcome, [target.rows() == target.old for target in targets]
 
     end = in_child(local, after)
     assert end.error is None, end.error
-    assert end.result == (Direction.BACK, [True, True])
+    assert end.result == (Outcome.UNDONE, [True, True])
 
 
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (target, token)"])
@@ -301,7 +298,7 @@ def test_a_ledger_without_a_key_cannot_show_a_running_commit(local: Any, tmp_pat
     if key:
         assert not record.is_committed(Access(None))
     else:
-        with pytest.raises(SinkError, match="nobody waits for a commit under way"):
+        with pytest.raises(SinkError, match="a running commit cannot be awaited"):
             record.is_committed(Access(None))
 
 
@@ -323,13 +320,13 @@ def test_an_interrupt_during_the_only_commit_writes_a_journal(local: Any, tmp_pa
         (journal,) = (tmp_path / "warehouse").glob(".penstock-commit-*.json")
         (note,) = failed.value.__notes__
         assert str(journal) in note
-        direction = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
-        return direction, target.rows() == target.old, database.sql("select name from sqlite_master")
+        outcome = recover(Access(None, dict(target.sink().secrets)), str(journal)).outcome
+        return outcome, target.rows() == target.old, database.sql("select name from sqlite_master")
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    direction, is_old, tables = end.result
-    assert (direction, is_old) == (Direction.BACK, True)
+    outcome, is_old, tables = end.result
+    assert (outcome, is_old) == (Outcome.UNDONE, True)
     assert f"penstock_{target.table[:2]}" not in tables
 
 
@@ -358,10 +355,10 @@ def test_a_database_that_goes_away_during_commit(local: Any, tmp_path: Path) -> 
             f"select name from sqlite_master where name like 'penstock_{target.table[:2]}%'"
         ).split()
         assert database.sql(f"select count(*) from {staged}") == str(len(target.new) - len(target.old))
-        direction = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
+        outcome = recover(Access(None, dict(target.sink().secrets)), str(journal)).outcome
         assert staged not in database.sql("select name from sqlite_master")
-        return direction, target.rows() == target.old
+        return outcome, target.rows() == target.old
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    assert end.result == (Direction.BACK, True)
+    assert end.result == (Outcome.UNDONE, True)

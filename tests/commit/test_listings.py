@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.connectors.files.sink_job import _Listing
+from penstock.connectors.files.sink_job import _FolderListing
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Files, Template
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def test_a_folder_that_disappears_during_a_listing_is_empty(
     local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t" / "p=0").mkdir(parents=True)
-    listing = _Listing(LocalFolder(None, str(tmp_path / "t")))  # type: ignore[arg-type]
+    listing = _FolderListing(LocalFolder(None, str(tmp_path / "t")))  # type: ignore[arg-type]
     assert listing.has("p=0")
     (tmp_path / "t" / "p=0").rmdir()
     assert not listing.has("p=0/part-0")
@@ -71,4 +69,4 @@ def test_a_folder_without_permission_to_list_raises(
 
     monkeypatch.setattr(LocalFolder, "entries", refuse)
     with pytest.raises(PermissionError):
-        _Listing(LocalFolder(None, str(tmp_path))).has("p=0")  # type: ignore[arg-type]
+        _FolderListing(LocalFolder(None, str(tmp_path))).has("p=0")  # type: ignore[arg-type]

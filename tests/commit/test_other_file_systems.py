@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,13 +13,11 @@ import pytest
 from penstock.connectors import FileSink
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.io import filesystem
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from tests.commit.checks import leftovers, run, steps_of, stopped
 from tests.commit.targets import FILES, Files, Template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -74,7 +73,7 @@ def test_a_commit_through_hadoop(
     case: str,
 ) -> None:
     if not whole:
-        monkeypatch.setattr(filesystem, "_ATOMIC_RENAMES", set())
+        monkeypatch.setattr(filesystem, "_RENAME_ATOMICALLY", set())
         monkeypatch.setattr(Files, "is_whole", False)
     template = Template(None, tmp_path_factory.mktemp("template"))
     numbers = itertools.count()
@@ -88,11 +87,11 @@ def test_a_commit_through_hadoop(
         ]
 
     target = make()[0]
-    folder = Folder(Bridge(spark), target.sink().path)
+    folder = HadoopPath(Bridge(spark), target.sink().path)
     assert folder.local_path is None
     assert not folder.is_volume
     assert str(folder.resolved) == str(folder)
-    assert folder.renames_whole == whole
+    assert folder.renames_atomically == whole
     run(spark, [target])
     assert target.rows() == target.new
     assert not leftovers(target)

@@ -31,4 +31,4 @@ def test_locations(path: str, other: str, is_same: bool) -> None:
 def test_the_hidden_file_of_a_new_folder(name: str, mark: str) -> None:
     """Later releases rely on this name; Hadoop accepts no colon in it."""
     prepared = PreparedFolders(f"/out/{name}", f"/out/.penstock-{name}-0123456789ab", ("",))
-    assert prepared._mark == f".new-penstock-{mark}-0123456789ab"
+    assert prepared._marker_name == f".new-penstock-{mark}-0123456789ab"

@@ -10,17 +10,18 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
 from penstock.base.masking import MASK
-from penstock.commit import Access, Commit, Direction, plan_recovery, recover
-from penstock.commit.claims import Lease, is_young
+from penstock.commit import Access, Commit, Outcome, plan_recovery, recover
+from penstock.commit.claims import Lease, is_recent
 from penstock.commit.journal import journals_at
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_from_dict
-from penstock.commit.protocol import HeldJournal
+from penstock.commit.protocol import JournalFile
 from penstock.connectors.core.extras import with_secrets, without_secrets
 from penstock.connectors.kafka import commit as topics
 from penstock.errors import CommitError, SinkError
@@ -30,8 +31,6 @@ from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, KafkaParts, Template
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.support.services import KafkaBroker
@@ -76,7 +75,7 @@ def killed(spark: SparkSession, targets: Any, name: str) -> str:
 
 
 def test_a_process_differs_from_a_later_process_with_the_same_id() -> None:
-    me = Owner.me()
+    me = Owner.current()
     assert me.is_alive()
     assert tag_is_alive(me.tag)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -115,14 +114,14 @@ def test_a_running_commit_is_not_recovered(local: Any, template: Any, tmp_path: 
             os._exit(0)
     os.read(read, 1)
     journal = str(next(path for path in journals(targets[0]) if path.suffix == ".json"))
-    assert plan_recovery(Access(None), journal).direction is Direction.ALIVE
-    assert recover(Access(None), journal).direction is Direction.ALIVE
+    assert plan_recovery(Access(None), journal).outcome is Outcome.RUNNING
+    assert recover(Access(None), journal).outcome is Outcome.RUNNING
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert plan_recovery(Access(None), journal).direction is Direction.BACK
-    assert recover(Access(None), journal).direction is Direction.BACK
+    assert plan_recovery(Access(None), journal).outcome is Outcome.UNDONE
+    assert recover(Access(None), journal).outcome is Outcome.UNDONE
     assert targets[0].rows() == targets[0].old
-    assert recover(Access(None), journal).direction is Direction.GONE
+    assert recover(Access(None), journal).outcome is Outcome.GONE
 
 
 def test_a_process_of_another_machine_counts_as_dead_without_a_renewal(
@@ -132,9 +131,9 @@ def test_a_process_of_another_machine_counts_as_dead_without_a_renewal(
     content = json.loads(open(journal).read())
     content["owner"]["host"] = "elsewhere/1"
     open(journal, "w").write(json.dumps(content))
-    assert plan_recovery(Access(None), journal).direction is Direction.ALIVE
+    assert plan_recovery(Access(None), journal).outcome is Outcome.RUNNING
     os.utime(journal, (time.time() - 61,) * 2)
-    assert plan_recovery(Access(None), journal).direction is Direction.BACK
+    assert plan_recovery(Access(None), journal).outcome is Outcome.UNDONE
 
 
 @pytest.mark.sample(1)
@@ -144,7 +143,7 @@ def test_concurrent_recoveries(local: Any, template: Any, tmp_path: Path, step: 
         targets = [files(template, tmp_path / f"{number}{case}", case) for case in ("append by partition", "overwrite")]
         journal = killed(local, targets, step)
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda _: in_child(local, lambda: recover(Access(None), journal).direction), range(8)))  # noqa: B023
+            list(threads.map(lambda _: in_child(local, lambda: recover(Access(None), journal).outcome), range(8)))  # noqa: B023
         recover(Access(None), journal)
         assert [target.rows() for target in targets] == [target.old for target in targets]
         assert not journals(targets[0])
@@ -156,7 +155,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(local: Any, template: Any, tm
     dead = json.loads(open(journal).read())["owner"]
     claim = journal.replace(".json", ".claim")
     open(claim, "w").write(json.dumps(dead))
-    assert recover(Access(None), journal).direction is Direction.BACK
+    assert recover(Access(None), journal).outcome is Outcome.UNDONE
     assert not os.path.exists(claim)
 
 
@@ -202,7 +201,7 @@ def test_remaining_parts_of_a_topic_are_completed_later(
 def test_a_sink_with_an_unknown_outcome_is_completed_later(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta has committed, Iceberg's catalogue fails: nothing is undone, and the next job completes the commit."""
+    """Delta has committed, Iceberg's catalog fails: nothing is undone, and the next job completes the commit."""
     targets = [
         files(template, tmp_path / "f", "overwrite", "t"),
         Delta(template, tmp_path / "d", "append", exists=True, token="t"),
@@ -213,7 +212,7 @@ def test_a_sink_with_an_unknown_outcome_is_completed_later(
         from pyiceberg.catalog import sql
 
         def refuse(*_: Any, **__: Any) -> Never:
-            raise OSError("the catalogue is down")
+            raise OSError("the catalog is down")
 
         sql.SqlCatalog.commit_table = refuse  # type: ignore[assignment]
         try:
@@ -224,7 +223,7 @@ def test_a_sink_with_an_unknown_outcome_is_completed_later(
 
     text = in_child(local, refused).result
     assert "committed to n.t is unknown" in text
-    assert "the catalogue is down" in text
+    assert "the catalog is down" in text
     assert "penstock recover" in text
     assert str(targets[1].path) in text
     (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
@@ -286,7 +285,7 @@ def test_a_file_system_that_cannot_exchange_renames_twice(
 
 def test_the_old_rows_of_a_target_named_commit_are_not_a_journal(local: Any, tmp_path: Path) -> None:
     """The name of their hidden folder begins like that of journals, and its process is dead."""
-    dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
+    dead = Owner.current().tag.replace(str(os.getpid()), "4194300")
     assert tag_is_alive(f"x-{dead}") is False
     rows = tmp_path / f".penstock-commit-0123456789ab-{dead}-old"
     rows.mkdir()
@@ -337,22 +336,22 @@ def test_if_the_decision_cannot_be_recorded_nothing_is_removed(local: Any, templ
         return (
             content["decided"],
             os.path.exists(staging),
-            recover(Access(None), str(journal)).direction,
+            recover(Access(None), str(journal)).outcome,
             [target.rows() == target.new for target in targets],
         )
 
     end = in_child(local, full)
     assert end.error is None, end.error
-    assert end.result == (False, True, Direction.FORWARD, [True, True])
+    assert end.result == (False, True, Outcome.COMPLETED, [True, True])
 
 
 def test_a_claim_of_another_machine_expires_with_its_lease(local: Any, template: Any, tmp_path: Path) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
     claim = journal.replace(".json", ".claim")
     open(claim, "w").write(json.dumps({"host": "elsewhere/1", "pid": 1, "started": "1"}))
-    assert recover(Access(None), journal).direction is Direction.ALIVE
+    assert recover(Access(None), journal).outcome is Outcome.RUNNING
     os.utime(claim, (time.time() - 61,) * 2)
-    assert recover(Access(None), journal).direction is Direction.BACK
+    assert recover(Access(None), journal).outcome is Outcome.UNDONE
     assert not journals_left(journal)
 
 
@@ -367,15 +366,15 @@ def journals_left(journal: Any) -> Any:
 
 
 def test_a_lease_is_renewed_until_it_ends(local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.commit.claims.LEASE", 0.6)
+    monkeypatch.setattr("penstock.commit.claims.LEASE_SECONDS", 0.6)
     file = tmp_path / "journal"
     file.touch()
     lease = Lease(Access(None), str(file))
     time.sleep(1.5)
     assert time.time() - file.stat().st_mtime > 1.4
-    assert is_young(Access(None), str(file))
+    assert is_recent(Access(None), str(file))
     lease.end()
-    assert not is_young(Access(None), str(file))
+    assert not is_recent(Access(None), str(file))
     assert os.listdir(tmp_path) == ["journal"]
 
 
@@ -406,9 +405,9 @@ def test_a_recovery_that_dies_is_repeated(
 
         end = in_child(local, stopped)
         assert end.error is None, end.error
-        retry = in_child(local, lambda path=journal: recover(Access(None), path).direction)
+        retry = in_child(local, lambda path=journal: recover(Access(None), path).outcome)
         assert retry.error is None, retry.error
-        assert retry.result is not Direction.ALIVE
+        assert retry.result is not Outcome.RUNNING
         rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
         assert rows == [target.old if other is None else target.new for target in targets], step
         assert not in_child(local, lambda journal=journal: journals_left(journal)).result
@@ -435,12 +434,12 @@ def test_an_interrupted_recovery_is_repeated_by_the_same_process(
                     recover(Access(None), path)
             except KeyboardInterrupt:
                 was_interrupted = True
-            return was_interrupted, recover(Access(None), path).direction
+            return was_interrupted, recover(Access(None), path).outcome
 
         end = in_child(local, interrupt_then_recover)
         assert end.error is None, end.error
-        was_interrupted, direction = end.result
-        assert direction is not Direction.ALIVE, step
+        was_interrupted, outcome = end.result
+        assert outcome is not Outcome.RUNNING, step
         assert in_child(local, lambda targets=targets: [each.rows() for each in targets]).result == [
             target.old for target in targets
         ], step
@@ -498,12 +497,12 @@ def test_a_job_that_counted_as_dead_does_not_finish(
     commit.run()
     (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
     expire_on_another_machine(journal)
-    direction = recover(Access(None), str(journal)).direction
+    outcome = recover(Access(None), str(journal)).outcome
     if is_irreversible:
-        assert direction is Direction.FORWARD
+        assert outcome is Outcome.COMPLETED
         commit.finish()
     else:
-        assert direction is Direction.BACK
+        assert outcome is Outcome.UNDONE
         with pytest.raises(CommitError, match="another process recovered") as error:
             commit.finish()
         commit.fail(error.value)
@@ -525,7 +524,7 @@ def test_a_job_that_counted_as_dead_does_not_finish(
 def test_a_process_that_is_hidden_may_run(
     monkeypatch: pytest.MonkeyPatch, status_text: str | None, kill_error: Any, alive: bool | None
 ) -> None:
-    me = Owner.me()
+    me = Owner.current()
 
     def status(pid: Any) -> Any:
         if status_text is None:
@@ -538,8 +537,8 @@ def test_a_process_that_is_hidden_may_run(
 
     from penstock.commit import owner
 
-    original = owner._status
-    monkeypatch.setattr(owner, "_status", status)
+    original = owner._read_stat
+    monkeypatch.setattr(owner, "_read_stat", status)
     monkeypatch.setattr(os, "kill", kill)
     assert me.is_alive() is alive
     assert tag_is_alive(me.tag) is alive
@@ -550,10 +549,10 @@ def test_a_hidden_process_counts_as_alive_while_it_renews_its_journal(
 ) -> None:
     target = files(template, tmp_path / "a", "append")
     journal = killed(local, [target], "move_to")
-    monkeypatch.setattr("penstock.commit.owner._started", lambda pid: "")
-    assert recover(Access(None), journal).direction is Direction.ALIVE
+    monkeypatch.setattr("penstock.commit.owner._start_time", lambda pid: "")
+    assert recover(Access(None), journal).outcome is Outcome.RUNNING
     os.utime(journal, (time.time() - 61,) * 2)
-    assert recover(Access(None), journal).direction is Direction.BACK
+    assert recover(Access(None), journal).outcome is Outcome.UNDONE
     assert target.rows() == target.old
 
 
@@ -583,7 +582,7 @@ def test_a_journal_is_released_after_its_last_write(
     commit = Commit(Access(None), "j", "j", jobs)
     commit.run()
     (journal,) = [path for path in journals(target) if path.suffix == ".json"]
-    write, directions = LocalFolder.write, []
+    write, outcomes = LocalFolder.write, []
     refused: list[Any] = []
 
     def refuse(self: Any, content: Any, **options: bool) -> Any:
@@ -592,17 +591,17 @@ def test_a_journal_is_released_after_its_last_write(
             raise OSError("No space left on device")
         return write(self, content, **options)
 
-    leave = HeldJournal.leave
+    abandon = JournalFile.abandon
     monkeypatch.setattr(LocalFolder, "write", refuse)
     monkeypatch.setattr(
-        HeldJournal,
-        "leave",
-        lambda self: (leave(self), directions.append(recover(Access(None), str(journal)).direction)),
+        JournalFile,
+        "abandon",
+        lambda self: (abandon(self), outcomes.append(recover(Access(None), str(journal)).outcome)),
     )
     commit.finish()
     assert refused
-    assert directions == [Direction.FORWARD]
-    assert recover(Access(None), str(journal)).direction is Direction.GONE
+    assert outcomes == [Outcome.COMPLETED]
+    assert recover(Access(None), str(journal)).outcome is Outcome.GONE
     assert not journals(target)
     assert (target.rows(), table.rows()) == (target.new, table.new)
 
@@ -645,12 +644,12 @@ def test_a_target_that_another_program_has_replaced_since(local: Any, template: 
         shutil.rmtree(target.path)
         shutil.copytree(template("old", layout), target.path)
         rows = target.rows()
-        direction = recover(Access(None), journal).direction
-        return direction, target.rows() == rows, table.rows() == table.new, journals(target)
+        outcome = recover(Access(None), journal).outcome
+        return outcome, target.rows() == rows, table.rows() == table.new, journals(target)
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    assert end.result == (Direction.FORWARD, True, True, [])
+    assert end.result == (Outcome.COMPLETED, True, True, [])
 
 
 @pytest.mark.parametrize("case", ["overwrite", "dynamic"])
@@ -676,12 +675,12 @@ def test_old_rows_are_not_restored_over_rows_of_another_program(
                 message = str(error)
         is_unchanged = [sorted(os.listdir(folder)) for folder in (target.path / name, old)] == before
         shutil.rmtree(target.path / name)
-        direction = recover(Access(None), journal).direction
-        return str(old) in message, is_unchanged, direction, target.rows() == target.old, leftovers(target)
+        outcome = recover(Access(None), journal).outcome
+        return str(old) in message, is_unchanged, outcome, target.rows() == target.old, leftovers(target)
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    assert end.result == (True, True, Direction.BACK, True, [])
+    assert end.result == (True, True, Outcome.UNDONE, True, [])
 
 
 def test_the_error_of_a_failed_recovery_has_a_hint(

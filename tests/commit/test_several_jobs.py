@@ -7,13 +7,14 @@ import os
 import shutil
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.base.local_files import exchange
-from penstock.commit import Access, Commit, Direction, recover
+from penstock.commit import Access, Commit, Outcome, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared
@@ -24,14 +25,10 @@ from tests.commit.local import LocalFolder, as_a_volume, as_an_object_store, wit
 from tests.commit.targets import FILES, NEW, Files, Template
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
 pytestmark = pytest.mark.forks
-
-BACK, FORWARD = "back", "forward"
 
 
 @pytest.fixture
@@ -114,12 +111,12 @@ def run_commit(commit: Any) -> Any:
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("first", ["overwrite", "dynamic", "append by partition"])
 @pytest.mark.parametrize("second", ["overwrite", "dynamic", "append by partition", "append"])
-@pytest.mark.parametrize("direction", [BACK, FORWARD])
+@pytest.mark.parametrize("outcome", ["undone", "completed"])
 @pytest.mark.parametrize(
     "has_other_sink", [True, False], ids=["with another sink", "single sink, with stages after the commit"]
 )
 def test_a_commit_waits_for_another_whose_undo_could_remove_its_rows(
-    local: Any, make_target: Any, first: str, second: str, direction: Any, has_other_sink: bool
+    local: Any, make_target: Any, first: str, second: str, outcome: Any, has_other_sink: bool
 ) -> None:
     layout = "parts" if "partition" in first or first == "dynamic" else "plain"
     if ("partition" in second or second == "dynamic") != (layout == "parts"):
@@ -137,14 +134,14 @@ def test_a_commit_waits_for_another_whose_undo_could_remove_its_rows(
     replaces = "append" not in first or "append" not in second
     thread.join(0.6 if replaces else 20)
     assert thread.is_alive() == replaces
-    if direction == BACK:
-        before._irreversible = False
+    if outcome == "undone":
+        before._is_irreversible = False
         before.fail(SinkError("the other sink failed"))
     else:
         before.finish()
     thread.join(20)
     assert ended == [None]
-    rows = target.old if direction == BACK else target.new
+    rows = target.old if outcome == "undone" else target.new
     if "append" in second:
         expected = sorted([*rows, *NEW])
     elif second == "dynamic":
@@ -282,7 +279,7 @@ def test_a_run_waits_for_a_commit_of_its_token_that_may_be_undone(local: Any, ma
     thread.start()
     time.sleep(0.5)
     assert thread.is_alive()
-    before._irreversible = False
+    before._is_irreversible = False
     before.fail(SinkError("the other sink failed"))
     thread.join(20)
     assert ended == [None]
@@ -298,16 +295,16 @@ def test_rows_that_another_job_has_written_since_stay(
     target = make_target("overwrite")
     first, second = (new_commit(local, target)._sinks[0].prepare() for _ in range(2))
     access = Access(None)
-    first.ready(access)
+    first.make_ready(access)
     first.commit(access)
     for path in target.path.glob("*.parquet"):
         path.unlink()  # to distinguish its rows from those of the second
-    second.ready(access)
+    second.make_ready(access)
     second.commit(access)
     second.finish(access)
     assert first.is_committed(access)
     if (step, exchanges) == ("undo", False):  # the old rows were moved aside, and cannot be restored
-        with pytest.raises(SinkError, match="the old rows cannot be put back"):
+        with pytest.raises(SinkError, match="the old rows cannot be restored"):
             first.undo(access)
     else:
         getattr(first, step)(access)
@@ -322,15 +319,15 @@ def test_rows_at_the_path_of_replaced_rows_stay(local: Any, make_target: Any, mo
     first, second = (new_commit(local, target)._sinks[0].prepare() for _ in range(2))
     assert isinstance(first, PreparedFolders)
     access = Access(None)
-    first.ready(access)
-    target.path.rename(LocalFolder(None, first.hidden[1])._path)  # the state in which it was killed
-    second.ready(access)
+    first.make_ready(access)
+    target.path.rename(LocalFolder(None, first.hidden_folders[1])._path)  # the state in which it was killed
+    second.make_ready(access)
     second.commit(access)
     second.finish(access)
-    old = LocalFolder(None, first.hidden[1])
+    old = LocalFolder(None, first.hidden_folders[1])
     entries = old.entries()
     for _ in range(2):
-        with pytest.raises(SinkError, match="the old rows cannot be put back"):
+        with pytest.raises(SinkError, match="the old rows cannot be restored"):
             first.undo(access)
         assert old.entries() == entries
         assert target.rows() == sorted(NEW)
@@ -359,7 +356,7 @@ def test_a_process_that_counted_as_dead_does_not_commit(
                 path.with_suffix(".claim").write_text("{}")
                 return
             path.write_text(json.dumps({**content, "owner": None}))
-            assert recover(Access(None), str(path)).direction is Direction.BACK
+            assert recover(Access(None), str(path)).outcome is Outcome.UNDONE
 
     monkeypatch.setattr(Other, "commit", lambda self, access: committed.append(1))
     error = run_commit(new_commit(local, target, Slow(), other))
@@ -372,8 +369,8 @@ def test_a_process_that_counted_as_dead_does_not_commit(
 
 
 def test_machines_of_the_same_name_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
-    me = Owner.me()
-    monkeypatch.setattr("penstock.commit.owner._boot", lambda: "another")
+    me = Owner.current()
+    monkeypatch.setattr("penstock.commit.owner._boot_id", lambda: "another")
     assert me.is_alive() is None
 
 
@@ -414,7 +411,7 @@ def run_and_undo(commit: Any, after: Any = None) -> Any:
         return error
     if after is not None:
         after.wait(20)
-    commit._irreversible = False
+    commit._is_irreversible = False
     commit.fail(SinkError("the other sink failed"))
     return None
 
@@ -551,7 +548,7 @@ def test_a_target_with_two_names(local: Any, make_target: Any, tmp_path: Path, a
     thread.join(20 if dead else 0.5)
     assert thread.is_alive() != dead
     if not dead:
-        before._irreversible = False
+        before._is_irreversible = False
         before.fail(SinkError("the other sink failed"))
         thread.join(20)
     assert ended == [None]

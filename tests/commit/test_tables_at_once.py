@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import deltalake
@@ -26,8 +27,6 @@ from tests.commit.targets import Delta, Iceberg, Kafka, KafkaParts, Template
 from tests.commit.test_several_jobs import run_commit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock.spark.bridge.jvm import Bridge
@@ -126,7 +125,7 @@ def test_two_concurrent_commits_to_a_table(
 def test_two_concurrent_runs_with_the_same_token_of_a_topic(
     monkeypatch: pytest.MonkeyPatch, local: Any, tmp_path: Path, broker: KafkaBroker, step: str, number: int, kind: Any
 ) -> None:
-    """The second run commits before `ready`, before the producer is created, or after the check of the token."""
+    """The second run commits before `make_ready`, before the producer is created, or after the check of the token."""
 
     target = kind(None, broker, token="t")  # in the parent, as the client that creates topics does not survive a fork
 
@@ -236,7 +235,7 @@ class Staged:
     def __init__(self, server: Any, name: Any, table: Any, **options: Any) -> None:
         quote = '"' if "postgresql" in server.url else "`"
         columns = tuple(f"{quote}{column}{quote}" for column in ("id", "p"))
-        record = {"token": None, "receipt": f"job {name}", "of_token": None, "properties": ()} | options
+        record = {"token": None, "receipt": f"job {name}", "token_prefix": None, "properties": ()} | options
         self.part = jdbc_commit.PreparedJdbc(server.url, table, "overwrite", columns, (), f"st_{name}", **record)
 
     def prepare(self) -> Any:

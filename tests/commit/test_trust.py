@@ -7,35 +7,41 @@ import logging
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.base import ownership
 from penstock.base.ownership import CheckedContent, Writer
-from penstock.commit import Access, Direction, recover, recover_target
+from penstock.commit import Access, Outcome, recover, recover_target
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.journal import journals_at, read_journal
-from penstock.commit.locations import leftovers_at
-from penstock.commit.names import check_relative, check_staging, check_within
+from penstock.commit.leftovers import find_leftovers
+from penstock.commit.names import check_relative_paths, check_staging, check_within
 from penstock.commit.owner import Owner
-from penstock.commit.trust import LARGEST_JOURNAL, check_location, check_pointed, is_signed, key_file, signed, user_key
+from penstock.commit.trust import (
+    LARGEST_JOURNAL,
+    check_location,
+    check_path_from_database,
+    is_signed,
+    key_file,
+    signed_json,
+    user_key,
+)
 from penstock.errors import CommitError, UntrustedJournalError
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import Files, Jdbc, Template
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 pytestmark = pytest.mark.forks
 
 STRANGER = 65534
 """The user ``nobody``; only root can change the owner of files to it."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
-DEAD = Owner.me().tag.replace(str(os.getpid()), "4194300")
+DEAD = Owner.current().tag.replace(str(os.getpid()), "4194300")
 STAGING = f"0123456789ab-{DEAD}"
 
 
@@ -284,7 +290,7 @@ def test_claims_and_leases_of_other_users_do_not_count(
     assert staging.exists()
     assert str(claim) in caplog.text
     claim.unlink()
-    assert recover(Access(None), str(journal)).direction is Direction.BACK
+    assert recover(Access(None), str(journal)).outcome is Outcome.UNDONE
     assert not staging.exists()
     lease.unlink(missing_ok=True)
 
@@ -316,11 +322,11 @@ def test_a_claim_of_another_user_does_not_take_over_a_commit(local: Any, target:
 @needs_root
 def test_a_trusted_journal_of_another_user_is_recovered(local: Any, target: Files, precious: Path) -> None:
     staging, journal = make_staging(target), plant(target, journal_of(target), uid=STRANGER)
-    assert recover(Access(None, trusted=f"file:{journal}"), str(journal)).direction is Direction.BACK
+    assert recover(Access(None, trusted_journal=f"file:{journal}"), str(journal)).outcome is Outcome.UNDONE
     assert not staging.exists()
     journal = plant(target, journal_of(target, staging=f"file:{precious}"), uid=STRANGER)
     with pytest.raises(UntrustedJournalError, match="not a staging folder"):
-        recover(Access(None, trusted=f"file:{journal}"), str(journal))
+        recover(Access(None, trusted_journal=f"file:{journal}"), str(journal))
     assert precious.exists()
 
 
@@ -330,11 +336,11 @@ def test_folders_that_an_ignored_journal_may_need_are_not_removed(
 ) -> None:
     """They may contain the only copy of old rows."""
     staging, path = make_staging(target), f"file:{target.path}"
-    assert [leftover.is_used for leftover in leftovers_at(Access(None), path)] == [False]
+    assert [leftover.is_used for leftover in find_leftovers(Access(None), path)] == [False]
     journal = plant(target, content or journal_of(target))
     if content is None:
         journal.chmod(0o666)
-    assert [leftover.is_used for leftover in leftovers_at(Access(None), path)] == [None]
+    assert [leftover.is_used for leftover in find_leftovers(Access(None), path)] == [None]
     assert staging.exists()
 
 
@@ -384,12 +390,12 @@ def test_a_digest_decides_if_no_owners_are_recorded(
         recover(Access(None), str(journal))
     assert target.rows() == rows
     journal.write_bytes(content)
-    assert recover(Access(None), str(journal)).direction is Direction.BACK
+    assert recover(Access(None), str(journal)).outcome is Outcome.UNDONE
 
 
 def test_a_digest_covers_name_and_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    content = signed("a.json", {"parts": [1]})
+    content = signed_json("a.json", {"parts": [1]})
     assert json.loads(content)["parts"] == [1]
     assert is_signed("a.json", content)
     assert not is_signed("b.json", content)
@@ -401,7 +407,7 @@ def test_a_digest_covers_name_and_content(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o620])
 def test_a_key_that_others_can_access_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    content = signed("a.json", {})
+    content = signed_json("a.json", {})
     key_file().chmod(mode)
     assert user_key() is None
     assert not is_signed("a.json", content)
@@ -411,7 +417,7 @@ def test_without_a_home_there_is_no_key(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert user_key() is None
-    assert json.loads(signed("a.json", {"a": 1})) == {"a": 1}
+    assert json.loads(signed_json("a.json", {"a": 1})) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -429,10 +435,10 @@ def test_without_a_home_there_is_no_key(monkeypatch: pytest.MonkeyPatch, tmp_pat
 )
 def test_journal_paths_in_rows_of_databases(path: str, is_accepted: bool) -> None:
     if is_accepted:
-        check_pointed(path, "hdfs://here/warehouse")
+        check_path_from_database(path, "hdfs://here/warehouse")
     else:
         with pytest.raises(UntrustedJournalError):
-            check_pointed(path, "hdfs://here/warehouse")
+            check_path_from_database(path, "hdfs://here/warehouse")
 
 
 @pytest.mark.parametrize("pointed_from", ["own:/y", "file:/y"])
@@ -454,7 +460,7 @@ def test_journals_are_on_the_file_system_of_the_target(
     (tmp_path / "x").mkdir()
     content = {"version": 1, "job": "j", "name": "j", "decided": False, "asked": False, "back": True, "owner": None}
     (tmp_path / "x" / ".penstock-commit-a.json").write_text(json.dumps(content | {"parts": []}))
-    monkeypatch.setattr("penstock.commit.journal.Folder", OwnFolder)
+    monkeypatch.setattr("penstock.commit.journal.HadoopPath", OwnFolder)
     assert read_journal(Access(None), path) is not None
 
 
@@ -488,13 +494,13 @@ def test_paths_within_a_folder() -> None:
     for path, folder in (("hdfs://n/t/x", "hdfs://m/t"), ("hdfs:///t/x", "hdfs://m/t"), ("hdfs://n/t/x", "s3a:///t")):
         with pytest.raises(ValueError, match="within"):
             check_within(path, folder)
-    check_relative(["", "a=1/b", ".hidden"])
+    check_relative_paths(["", "a=1/b", ".hidden"])
     for path in ("/tt/x", "/t", "s3a://b/t/x"):
         with pytest.raises(ValueError, match="within"):
             check_within(path, "file:/t")
     for name in ("/a", "a//b", "..", "a/../b", "a\0"):
-        with pytest.raises(ValueError, match="leads out"):
-            check_relative([name])
+        with pytest.raises(ValueError, match="contains an empty name"):
+            check_relative_paths([name])
 
 
 STATEMENTS: dict[str, dict[str, Any]] = {
@@ -548,7 +554,7 @@ def test_a_table_whose_name_is_a_statement_is_not_dropped(local: Any, tmp_path: 
     """Staging tables of runs with the same token share a prefix, which other tables may have, too."""
     server = LocalSqlite(tmp_path / "db")
     target = Jdbc(None, server, "append", exists=True, token="t")
-    stem = target.sink().open(local)._of_token
+    stem = target.sink().open(local)._token_prefix
     names = [f"{stem}0123456789ab", f"{stem}backup", f"{stem}x; DROP TABLE precious"]
     for name in ("precious", *names):
         server.sql(f'create table "{name}" (id bigint)'.replace(";", "\0")) if ";" not in name else _create(

@@ -6,14 +6,16 @@ import errno
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.base import local_files
-from penstock.commit import Access, Direction, recover
+from penstock.commit import Access, Outcome, recover
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.locations import leftovers_at
+from penstock.commit.leftovers import find_leftovers
 from penstock.connectors import FileSink
 from penstock.errors import SinkError
 from tests.commit.checks import journals, leftovers, run
@@ -21,11 +23,6 @@ from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, as_a_volume, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
 from tests.commit.test_several_jobs import OtherJob, new_commit, run_commit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.forks
 
@@ -94,7 +91,7 @@ def test_a_target_that_contains_a_volume(local: Any, make_target: Any, mounted: 
     (target.path / "p=0").mkdir(exist_ok=True)
     mounted(target.path / "p=0")
     if refused:
-        with pytest.raises(SinkError, match=r"holds volumes of their own: .*p=0"):
+        with pytest.raises(SinkError, match=r"contains mounted volumes: .*p=0"):
             run(local, [target])
     else:
         run(local, [target])
@@ -131,8 +128,8 @@ def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
     commit = new_commit(local, target)
     part = commit._sinks[0].prepare()
     access = Access(None)
-    part.ready(access)
-    shutil.copytree(target.path, LocalFolder(None, part.hidden[1])._path)
+    part.make_ready(access)
+    shutil.copytree(target.path, LocalFolder(None, part.hidden_folders[1])._path)
     for path in target.path.iterdir():
         path.unlink()
     if is_blocked:
@@ -140,7 +137,7 @@ def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
         with pytest.raises(SinkError, match="are in"):
             part.undo(access)
         monkeypatch.undo()
-        assert LocalFolder(None, part.hidden[1]).exists()
+        assert LocalFolder(None, part.hidden_folders[1]).exists()
     else:
         part.undo(access)
         assert target.rows() == target.old
@@ -165,10 +162,10 @@ def test_an_exchange_of_folders_that_the_file_system_refuses(local: Any, make_ta
     assert in_child(local, dies).killed
     assert not target.path.exists()
     access = Access(None)
-    assert leftovers_at(access, str(target.path)) == []  # the journal needs them
+    assert find_leftovers(access, str(target.path)) == []  # the journal needs them
     if how == "recover":
         (journal,) = journals(target)
-        assert recover(access, str(journal)).direction is Direction.BACK
+        assert recover(access, str(journal)).outcome is Outcome.UNDONE
         assert target.rows() == target.old
     else:
         run(local, [target])
@@ -179,15 +176,15 @@ def test_an_exchange_of_folders_that_the_file_system_refuses(local: Any, make_ta
 def test_the_old_rows_of_a_missing_target_are_not_removable(local: Any, make_target: Any) -> None:
     target = make_target("overwrite")
     tag = "00000000-1-00000000"
-    from penstock.commit import locations
+    from penstock.commit import leftovers as leftovers_module
 
     folder = target.path.with_name(f".penstock-out-0123456789ab-{tag}-old")
     target.path.rename(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locations, "tag_is_alive", lambda name: False)
-        assert [left.is_used for left in leftovers_at(Access(None), str(target.path))] == [None]
+        patch.setattr(leftovers_module, "tag_is_alive", lambda name: False)
+        assert [left.is_used for left in find_leftovers(Access(None), str(target.path))] == [None]
         target.path.mkdir()
-        assert [left.is_used for left in leftovers_at(Access(None), str(target.path))] == [False]
+        assert [left.is_used for left in find_leftovers(Access(None), str(target.path))] == [False]
 
 
 def test_a_symbolic_link_to_the_target_stays(local: Any, make_target: Any, tmp_path: Path) -> None:

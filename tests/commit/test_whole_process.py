@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.paths import TESTS
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-needed_module("deltalake", "delta")
+require_module("deltalake", "delta")
 
 JOB = str(TESTS / "jobs" / "killed_commit.py")
 CODE = """

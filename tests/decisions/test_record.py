@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.decisions.estimates import Estimate, EstimateRecord, Unit
 from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, NodeRef
 from penstock.decisions.record import displayed_decisions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench import provenance
 from tools import figures
 from tools.figures import PAGES, RESULTS, ROOT, Table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SINCE = "2026-11-28"
 """First day of tables that contain their commit."""
@@ -115,10 +113,10 @@ LINKED = sorted({name for path in PAGES for name in re.findall(r"<!-- bench: ([^
 @pytest.mark.parametrize("name", LINKED)
 def test_a_cited_table_has_date_commit_and_versions(name: str) -> None:
     text = (RESULTS / f"{name}.md").read_text()
-    states = Table(text).states
-    assert states
+    measurements = Table(text).dates_and_commits
+    assert measurements
     assert "PySpark " in text
-    assert all("commit" in state for state in states if state >= SINCE)
+    assert all("commit" in measurement for measurement in measurements if measurement >= SINCE)
 
 
 def test_the_commit_of_a_changed_work_tree_ends_with_a_plus(tmp_path: Any) -> None:
@@ -142,11 +140,11 @@ def test_the_commit_of_a_changed_work_tree_ends_with_a_plus(tmp_path: Any) -> No
 
 
 def test_benchmarks_write_date_commit_and_versions() -> None:
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d, commit [0-9a-f]+\+?", provenance.STATE)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d, commit [0-9a-f]+\+?", provenance.DATE_AND_COMMIT)
     assert re.fullmatch(r"PySpark [\d.]+\S*, Penstock \S+, (no )?DuckDB.*, Python 3\.\d+\.\d+", provenance.versions())
     without = [
         path.name
         for path in (ROOT / "bench").glob("*.py")
-        if '.md"' in path.read_text() and "STATE" not in path.read_text()
+        if '.md"' in path.read_text() and "DATE_AND_COMMIT" not in path.read_text()
     ]
     assert without == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import re
 import shutil
@@ -18,7 +17,6 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-import penstock.testing
 from penstock import Environment
 from penstock.connectors.core.split_source import arrow_schema
 from penstock.errors import SinkError
@@ -73,10 +71,6 @@ def test_the_strategy_test_of_the_tutorial_passes_without_spark() -> None:
     module: dict[Any, Any] = {}
     run(strategy + test, module)
     assert [decision.reason for decision in module["job"].decisions] == ["it has 4000 rows only"]
-
-
-def test_doctests_of_penstock_testing() -> None:
-    assert doctest.testmod(penstock.testing) == (0, 5)
 
 
 class Items(BaseHTTPRequestHandler):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,9 +15,6 @@ import pyarrow.parquet as pq
 from penstock.spark.plans.dataframes import with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 MOMENT = dt.datetime(2024, 3, 31, 1, 30, tzinfo=dt.UTC)

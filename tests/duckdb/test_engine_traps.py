@@ -6,7 +6,9 @@ compute.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,9 +35,6 @@ from tests.support.outcomes import outcome
 from tests.support.stages import SINGLE_DUCKDB_TASK, computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -6,8 +6,10 @@ natively, so that a query that Spark computes does not pass by accident.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,9 +23,6 @@ from tests.support.native import compute_all_natively
 from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 SINGLE, MANY = "single task", "many tasks"

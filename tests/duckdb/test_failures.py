@@ -68,7 +68,7 @@ def test_a_failed_query_is_not_tried_again(
     assert choices[0][2] == "Spark computes it"
     assert choices[1][0] == "not in one task of DuckDB"
     assert "DuckDB failed on it before" in choices[1][1]
-    assert caplog.text.count("Spark computes what DuckDB could not") == 1
+    assert caplog.text.count("DuckDB failed, so Spark computes the rows") == 1
 
 
 @pytest.mark.thorough

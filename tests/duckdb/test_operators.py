@@ -5,6 +5,8 @@ The tables have ties, nulls and rows without a partner, so that a wrong frame, o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,6 @@ from tests.support.native import compute_all_natively
 from tests.support.stages import SINGLE_DUCKDB_TASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 TABLES = {

@@ -17,8 +17,13 @@ SCATTERED = replace(PART, scatter=ScatterFacts((0,), 200))
 SMALL: dict[str, tuple[PartFacts, int, int, str | None]] = {
     "enough values": (PART, 5, 1_000_000, None),
     "too few values": (PART, 4, 1_000_000, "about 4000000 rows are too few"),
-    "few columns of many rows": (replace(PART, read=FOUR[:1]), 19, 1_000_000, "about 19000000 rows are too few"),
-    "no columns": (replace(PART, read=()), 20, 1_000_000, None),
+    "few columns of many rows": (
+        replace(PART, read_columns=FOUR[:1]),
+        19,
+        1_000_000,
+        "about 19000000 rows are too few",
+    ),
+    "no columns": (replace(PART, read_columns=()), 20, 1_000_000, None),
     "rows that leave as columns": (SCATTERED, 4, 250_000, None),
     "few of them": (SCATTERED, 4, 249_999, "about 999996 rows are too few"),
     "exchanged rows": (replace(PART, inputs=(FOUR,)), 1, 10_000, None),
@@ -36,7 +41,7 @@ def test_too_small_reason(case: str) -> None:
 
 
 def test_memory_reason() -> None:
-    part = replace(PART, inputs=(FOUR,), task_bytes=25)
+    part = replace(PART, inputs=(FOUR,), max_task_bytes=25)
     assert part.memory_reason(100) is None
     assert str(part.memory_reason(99)).startswith("a task would hold 25 bytes")
 
@@ -44,8 +49,8 @@ def test_memory_reason() -> None:
 MANY: dict[str, tuple[PartFacts, float, str | None]] = {
     "few rows": (PART, 0.1, None),
     "many rows": (PART, 0.11, "11% of the rows remain"),
-    "many rows, and the reason of the operator above": (
-        replace(PART, above="expression Upper"),
+    "many rows, and the reason of the operator above_reason": (
+        replace(PART, above_reason="expression Upper"),
         1.0,
         "expression Upper: 100%",
     ),
@@ -65,26 +70,26 @@ def test_too_many_rows_reason(case: str) -> None:
     [(PART, 1e9, False), (SCATTERED, 20_000, True), (SCATTERED, 19_999, False)],
 )
 def test_rows_exchanged_as_columns(part: PartFacts, rows: float, expected: bool) -> None:
-    assert part.leaves_as_columns(rows) is expected
+    assert part.is_exchanged_as_columns(rows) is expected
 
 
 def test_facts_from_java() -> None:
     facts = {
         "table": "t",
         "sql": "SELECT 1",
-        "read": [],
+        "read_columns": [],
         "columns": [{"name": "c1", "type": "bigint"}],
         "inputs": [[{"name": "c2", "type": "date"}]],
-        "calendar": "CORRECTED",
-        "folders": [],
+        "rebase_mode": "CORRECTED",
+        "partition_columns": [],
         "aggregates": True,
-        "builds": 1,
-        "keys": [7],
+        "build_count": 1,
+        "key_set_numbers": [7],
         "joined_rows": 3,
-        "above": None,
+        "above_reason": None,
     }
     plain = PartFacts.of(facts)
     assert (plain.columns, plain.inputs) == ((Column("c1", "bigint"),), ((Column("c2", "date"),),))
-    assert (plain.keys, plain.scatter) == ((7,), None)
+    assert (plain.key_set_numbers, plain.scatter) == ((7,), None)
     assert PartFacts.of(facts | {"scatter": {"keys": [0], "subpartitions": 4}}).scatter == ScatterFacts((0,), 4)
-    assert PartFacts.of({"table": "t", "declined": "no"}) == PartFacts("t", "no")
+    assert PartFacts.of({"table": "t", "declined_reason": "no"}) == PartFacts("t", "no")

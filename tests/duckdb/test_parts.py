@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from penstock import Environment
 from penstock.duckdb import failures as native_failures
 from penstock.duckdb import parts as native_parts
-from penstock.duckdb.worker.worker import NativeStep
+from penstock.duckdb.worker.worker import PartFunction
 from penstock.errors import JobError
 from penstock.spark.plans.dataframes import with_settings
 from penstock.spark.run import exchange, filters
@@ -22,9 +24,6 @@ from tests.support.native import compute_all_natively, include_small_tables
 from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -394,7 +393,7 @@ def test_without_the_package(
 def test_an_executor_without_a_package_is_used_only_once(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Without(NativeStep):
+    class Without(PartFunction):
         def __call__(self, _: Any) -> Any:
             import a_package_that_is_not_there  # type: ignore[import-not-found]
 
@@ -404,7 +403,9 @@ def test_an_executor_without_a_package_is_used_only_once(
     monkeypatch.setattr(native_failures, "_UNAVAILABLE", {})
     monkeypatch.setattr(native_failures, "_PACKAGES", ("a_package_that_is_not_there",))
     monkeypatch.setattr(
-        native_parts, "NativeStep", lambda *arguments, **keywords: steps.append(1) or Without(*arguments, **keywords)
+        native_parts,
+        "PartFunction",
+        lambda *arguments, **keywords: steps.append(1) or Without(*arguments, **keywords),
     )
     df = counted(spark, rows)
     for _ in range(2):
@@ -422,14 +423,14 @@ def test_a_worker_that_dies(
 ) -> None:
     """The leaf's function kills its process, like the kernel when out of memory."""
 
-    class Dying(NativeStep):
+    class Dying(PartFunction):
         def __call__(self, _: Any) -> Any:
             import os
             import signal
 
             os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(native_parts, "NativeStep", Dying)
+    monkeypatch.setattr(native_parts, "PartFunction", Dying)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "a Python worker failed")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +18,6 @@ from penstock.extension import enabled
 from penstock.shadow.comparison import REPORTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 PROGRAM = """
@@ -177,7 +176,7 @@ def test_query_with_a_lost_row_is_reported(verify: Callable[..., Any]) -> None:
     assert done.exit_code == 1
     lost = [line for line in done.stdout.splitlines() if ": different: " in line]
     assert lost[0].startswith("collect at ")
-    assert "rows: different: 4 rows, plain Spark gives 5" in lost[0]
+    assert "rows: different: 4 rows, plain Spark returns 5" in lost[0]
     assert any(line.startswith("parquet at job.py:") for line in lost), done.stdout + done.stderr
     assert re.search(r"more often on Spark: .*team=team \d", done.stdout), "which team is lost depends on the order"
 
@@ -189,7 +188,7 @@ def test_nondeterministic_queries_are_not_compared(verify: Callable[..., Any]) -
     random, left, groups = reported(done)
     assert left["verdict"] == "computed by Spark"
     assert random["verdict"] == "cannot be compared"
-    assert "plain Spark itself gives other rows" in random["reason"]
+    assert "plain Spark itself returns other rows" in random["reason"]
     assert groups["verdict"] == "equal"
 
 

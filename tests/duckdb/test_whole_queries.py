@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ from penstock import Environment
 from penstock.decisions.log import DecisionKind
 from penstock.duckdb import query as native_query
 from penstock.duckdb.worker import query as query_module
-from penstock.duckdb.worker.query import NativeQueryStep
+from penstock.duckdb.worker.query import QueryFunction
 from penstock.errors import JobError, RowsDifferError
 from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 from penstock.scheduler.job import RECENT
@@ -31,9 +33,6 @@ from tests.support.native import include_small_tables
 from tests.support.stages import SINGLE_DUCKDB_TASK, computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock.spark.bridge.handles import PhysicalPlan
@@ -361,7 +360,7 @@ def test_a_lost_row_of_duckdb_is_detected(spark: SparkSession, monkeypatch: pyte
     monkeypatch.setattr(query_module, "query_batches", lambda *args: (batch.slice(1) for batch in query_batches(*args)))
     env = Environment(spark, progress=False, verify="rows")
     df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
-    with pytest.raises(RowsDifferError, match=f"{df.count() - 1} rows, plain Spark gives {df.count()}"):
+    with pytest.raises(RowsDifferError, match=f"{df.count() - 1} rows, plain Spark returns {df.count()}"):
         env.collect(df)
 
 
@@ -525,7 +524,7 @@ def test_a_failed_search_is_recorded(
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
     (decision,) = [record for record in env.last_job.decisions if record.kind == "native"]
-    assert decision.reason == "looking for what it can compute failed: no such column"
+    assert decision.reason == "the search for parts that it can compute failed: no such column"
     assert "Spark computes the query" in caplog.text
 
 
@@ -559,11 +558,11 @@ def test_a_delegated_query(spark: SparkSession, rows: Path) -> None:
 
 @pytest.mark.usefixtures("rows")
 def test_a_worker_that_dies(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dying(NativeQueryStep):
+    class Dying(QueryFunction):
         def __call__(self, batches: object) -> object:  # type: ignore[override]
             os._exit(7)
 
-    monkeypatch.setattr(native_query, "NativeQueryStep", Dying)
+    monkeypatch.setattr(native_query, "QueryFunction", Dying)
     df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
     assert_same_rows(env.collect(df), df.collect())
     assert choices(env) == [(SINGLE_DUCKDB_TASK, "Spark computes it")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.duckdb.query import NativePlan, native_plan
-from penstock.duckdb.worker.errors import NotNativeError
-from penstock.duckdb.worker.query import NativeQueryStep
+from penstock.duckdb.worker.engine import NotNativeError
+from penstock.duckdb.worker.query import QueryFunction
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.plans.logical_plan import LogicalPlan
 from tests.generated.aggregates import VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -171,15 +170,15 @@ def computed_files(plan: NativePlan) -> list[int]:
     Files are computed separately unless all succeed, as an error of a file would hide the others.
     """
     (part,) = plan.parts
-    files = sorted({Path(table.local).name for table in part.tables[0].ranges})
+    files = sorted({Path(table.local_path).name for table in part.tables[0].ranges})
     computes_all = _is_computed(part, files)
     return [int(name[:3]) for name in files if computes_all or _is_computed(part, [name])]
 
 
-def _is_computed(part: NativeQueryStep, names: Sequence[str]) -> bool:
+def _is_computed(part: QueryFunction, names: Sequence[str]) -> bool:
     """Whether a query over files of its first table succeeds, computed in this process like in a worker."""
     first, *others = part.tables
-    ranges = tuple(file for file in first.ranges if Path(file.local).name in names)
+    ranges = tuple(file for file in first.ranges if Path(file.local_path).name in names)
     tables = (replace(first, ranges=ranges), *others)
     try:
         for _ in replace(part, tables=tables, memory=_MEMORY)(iter(())):

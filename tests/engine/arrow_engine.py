@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -30,8 +31,6 @@ from penstock.spark.plans.predicates import conditions_of
 from penstock.spark.run.query_hook import QueryPredicate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
     from penstock.spark.plans.nodes import LogicalNode
     from penstock.spark.plans.predicates import PlainCondition
 
-FAILS = "ARROW_ENGINE_FAILS"
-"""Environment variable that lets the engine fail in tasks."""
-FAILURE = "PyArrow was told to fail"
+FAIL_VARIABLE = "ARROW_ENGINE_FAILS"
+"""Environment variable that makes the engine fail in tasks."""
+FAILURE = "PyArrow fails on purpose"
 _COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def arrow_expression(conditions: Sequence[PlainCondition]) -> pc.Expression:
-    """Return the conjunction of conditions."""
+    """Return the conjunction of conditions as a PyArrow expression."""
 
     def expression(condition: PlainCondition) -> pc.Expression:
         name, column, values = condition
@@ -66,7 +65,7 @@ class FilterStep:
     conditions: tuple[PlainCondition, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if FAILS in os.environ:
+        if FAIL_VARIABLE in os.environ:
             raise RuntimeError(FAILURE)
         for batch in batches:
             yield batch.filter(arrow_expression(self.conditions))
@@ -80,7 +79,7 @@ class CountStep:
     conditions: tuple[PlainCondition, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if FAILS in os.environ:
+        if FAIL_VARIABLE in os.environ:
             raise RuntimeError(FAILURE)
         for batch in batches:
             count = ds.dataset(self.paths, format="parquet").count_rows(filter=arrow_expression(self.conditions))
@@ -88,12 +87,12 @@ class CountStep:
 
 
 def supported_conditions(chain: LogicalPlan) -> tuple[PlainCondition, ...] | None:
-    """Return the conditions of the filters above a leaf, None if one is not a comparison with an integer or text."""
+    """Return the conditions of the filters above a leaf, None if a condition is not a comparison with an integer or text."""
     conditions = conditions_of(chain)
-    filters, node = 0, chain._handle
+    conjuncts, node = 0, chain._handle
     while node.children().size() == 1:
         if class_name(node) == "Filter":
-            filters += _conjunct_count(node.condition())
+            conjuncts += _conjunct_count(node.condition())
         node = node.children().apply(0)
     is_supported = all(
         len(condition) == 3
@@ -101,7 +100,7 @@ def supported_conditions(chain: LogicalPlan) -> tuple[PlainCondition, ...] | Non
         and all(type(value) in {int, str} for value in condition[2])
         for condition in conditions
     )
-    return tuple(conditions) if is_supported and len(conditions) == filters else None
+    return tuple(conditions) if is_supported and len(conditions) == conjuncts else None
 
 
 def _conjunct_count(condition: Any) -> int:
@@ -114,7 +113,7 @@ class ArrowFragment:
     """A filter directly above a scan of Parquet files."""
 
     table: str
-    declined: str | None = None
+    declined_reason: str | None = None
 
 
 @dataclass
@@ -125,13 +124,13 @@ class ArrowRewriter:
     fragments: list[ArrowFragment] = field(default_factory=list)
     failure: str | None = None
     rows_returned: int | None = None
-    _rows: list[int] = field(default_factory=list)
-    """The ids of the RDDs that the engine computes."""
+    _rdd_ids: list[int] = field(default_factory=list)
+    """The RDDs that the engine computes."""
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
         """Replace all filters that the engine supports."""
         self.fragments.clear()
-        self._rows.clear()
+        self._rdd_ids.clear()
         return plan if self.failure is not None else PhysicalPlan(session._bridge, self._replace(session, plan._handle))
 
     def _replace(self, session: Session, node: Any) -> Any:
@@ -150,17 +149,15 @@ class ArrowRewriter:
             return node
         self.fragments.append(ArrowFragment(name))
         scan = node.child()
-        by_row = (
-            bridge.find("org.apache.spark.sql.execution.ColumnarToRowExec")(scan) if scan.supportsColumnar() else scan
-        )
-        read = PhysicalPlan(bridge, by_row).rows()
+        to_rows = bridge.find("org.apache.spark.sql.execution.ColumnarToRowExec")
+        read = PhysicalPlan(bridge, to_rows(scan) if scan.supportsColumnar() else scan).rows()
         rows = dataframe(session, rdd_leaf(session, Attributes(bridge, scan.output()), read))
         leaf = _leaf(rows.mapInArrow(FilterStep(conditions), rows.schema), Attributes(bridge, node.output()))
-        self._rows.append(leaf._handle.rdd().id())
+        self._rdd_ids.append(leaf._handle.rdd().id())
         return spark_plan(session, leaf)
 
     def fail_fast(self, bridge: Bridge) -> AbstractContextManager[None]:
-        """Change nothing: a local session does not repeat tasks."""
+        """Do nothing: a local session does not retry tasks."""
         del bridge
         return nullcontext()
 
@@ -171,15 +168,15 @@ class ArrowRewriter:
             self.failure = FAILURE
         return self.failure is not None
 
-    def declines_last_stage(self, above: PhysicalPlan) -> bool:
-        """Replace nothing from now on if the last stage has a replaced filter."""
-        if self._is_in_last_stage(above._handle):
+    def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
+        """Replace nothing from now on if the last stage has a replaced filter; return whether it has."""
+        if self._is_in_last_stage(final_plan._handle):
             self.failure = "the step ends without an exchange"
         return self.failure is not None
 
     def _is_in_last_stage(self, node: Any) -> bool:
         if class_name(node) == "RDDScanExec":
-            return node.rdd().id() in self._rows
+            return node.rdd().id() in self._rdd_ids
         return class_name(node) != "ShuffleQueryStageExec" and any(map(self._is_in_last_stage, children(node)))
 
     def report_rows(self, bridge: Bridge) -> None:
@@ -198,12 +195,12 @@ class ArrowQuery:
     conditions: tuple[PlainCondition, ...]
     fragment_count: int = 1
     rest_reasons: tuple[str, ...] = ()
-    rest_in_bytes: int = 0
+    rest_size_in_bytes: int = 0
     rest_may_fail: bool = False
 
     @property
     def tables(self) -> Sequence[str]:
-        """The name of the files."""
+        """The name of the table."""
         assert self.leaf.files is not None
         return [self.leaf.files.name]
 
@@ -226,7 +223,7 @@ class ArrowQuery:
 
 
 def _leaf(df: DataFrame, output: Attributes) -> LogicalPlan:
-    """Return a leaf with the rows of a DataFrame under other columns."""
+    """Return a leaf with the rows of a DataFrame and the columns of `output`."""
     session = output._bridge.session
     plan = LogicalPlan(output._bridge, df._jdf.queryExecution().optimizedPlan())
     return rdd_leaf(session, output, PhysicalPlan(output._bridge, spark_plan(session, plan)).rows())
@@ -262,7 +259,7 @@ class ArrowEngine:
     name = "PyArrow"
 
     def is_installed(self) -> bool:
-        """Yes: tests install it."""
+        """Return True: tests install PyArrow."""
         return True
 
     def unavailable_reason(self, bridge: Bridge) -> str | None:
@@ -283,7 +280,7 @@ class ArrowEngine:
         return QueryPredicate(bridge, bridge.find("java.util.function.Predicate").isEqual("no plan"))
 
     def query(self, plan: LogicalPlan) -> ArrowQuery | str:
-        """Return what the engine would compute of an optimised plan, or why it computes nothing."""
+        """Return the counting query of an optimized plan, or why the engine cannot compute the plan."""
         counted = _counted_files(plan)
         return counted if isinstance(counted, str) else ArrowQuery(plan, *counted)
 

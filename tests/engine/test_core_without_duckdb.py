@@ -1,4 +1,4 @@
-"""The core works without the package `penstock.duckdb`, and so do its tests."""
+"""Penstock works without the package `penstock.duckdb`, and so do the other tests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.paths import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEEDS_DUCKDB = ["src/penstock/duckdb", "tests/duckdb"]
 
@@ -22,8 +19,8 @@ NEEDS_DUCKDB = ["src/penstock/duckdb", "tests/duckdb"]
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project without DuckDB as a native engine."""
     folder = tmp_path_factory.mktemp("core")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, listed.split("\0")):
+    output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, output.split("\0")):
         if not name.startswith(tuple(f"{part}/" for part in NEEDS_DUCKDB)) and (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
@@ -60,8 +57,9 @@ def test_a_job_runs_without_the_engine(core: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_tests_of_the_core_pass_without_the_engine(core: Path) -> None:
+    """The tests in `tests/docs` and `tests/tools` are about the repository, not the package."""
     selected = "not slow and not thorough and not duckdb"
-    process = run(
-        core, "-m", "pytest", "-m", selected, "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile", "tests"
-    )
+    ignored = ["--ignore=tests/docs", "--ignore=tests/tools"]
+    processes = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    process = run(core, "-m", "pytest", "-m", selected, "-p", "no:cacheprovider", *processes, *ignored, "tests")
     assert process.returncode == 0, process.stdout[-5000:]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.engine import registry
 from tests.engine import arrow_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)
@@ -43,5 +40,5 @@ def test_an_engine_that_cannot_be_loaded_is_skipped(
 
 def test_without_an_engine_spark_computes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-    monkeypatch.setattr(registry, "_OWN", EntryPoint("none", "penstock.missing:ENGINE", registry.GROUP))
+    monkeypatch.setattr(registry, "_DUCKDB", EntryPoint("none", "penstock.missing:ENGINE", registry.GROUP))
     assert registry.native_engine() is None

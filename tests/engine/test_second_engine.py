@@ -6,28 +6,25 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.engine.arrow_engine import FAILS, FAILURE
+from tests.engine.arrow_engine import FAIL_VARIABLE, FAILURE
 from tests.support.paths import ROOT, TESTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASES = {
     "a whole query": ("count", {}, "one task of PyArrow computes"),
-    "a whole query that fails": ("count", {FAILS: "1"}, FAILURE),
+    "a whole query that fails": ("count", {FAIL_VARIABLE: "1"}, FAILURE),
     "a filter": ("groups", {}, "is read by PyArrow"),
-    "a filter that fails": ("groups", {FAILS: "1"}, FAILURE),
+    "a filter that fails": ("groups", {FAIL_VARIABLE: "1"}, FAILURE),
     "a filter that it declines": ("lists", {}, "its condition is not supported"),
 }
-"""A query, environment variables, and what a decision of the job says."""
+"""A query, environment variables, and part of the text of a decision of the job."""
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Path:
+def site_packages(tmp_path: Path) -> Path:
     """A folder with an installed package that provides the engine."""
     info = tmp_path / "packages" / "arrow_engine-1.0.dist-info"
     info.mkdir(parents=True)
@@ -39,9 +36,9 @@ def installed(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=[] if name == "a filter" else pytest.mark.thorough) for name in CASES]
 )
-def test_a_registered_engine_computes_rows(installed: Path, tmp_path: Path, case: str) -> None:
+def test_a_registered_engine_computes_rows(site_packages: Path, tmp_path: Path, case: str) -> None:
     query, variables, expected = CASES[case]
-    path = os.pathsep.join([str(installed), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(site_packages), str(ROOT), os.environ.get("PYTHONPATH", "")])
     process = subprocess.run(
         [sys.executable, str(TESTS / "jobs" / "second_engine.py"), str(tmp_path / "table"), query],
         env=os.environ | {"PYTHONPATH": path, **variables},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +21,6 @@ from penstock.history.logs import History
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -91,7 +90,7 @@ def check_decisions_and_spark_jobs(env: Environment, job: Any, tasks: Any) -> No
     )
     tracker = env.spark.sparkContext.statusTracker()
     for execution in job.vertices:
-        for number in tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex)):
+        for number in tracker.getJobIdsForGroup(job.graphs.spark_job_group(execution.vertex)):
             ran = tracker.getJobInfo(number)
             assert ran is None or ran.status == "SUCCEEDED"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +18,6 @@ from penstock.errors import ConfigError, JobCancelledError, PenstockError, Sourc
 from tests.support.equality import assert_as_plain_spark, assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -360,7 +359,7 @@ def test_names_of_vertices_are_spark_job_descriptions(env: Environment, spark: S
     job = env.last_job
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
     for execution in job.vertices:
-        jobs = tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex))
+        jobs = tracker.getJobIdsForGroup(job.graphs.spark_job_group(execution.vertex))
         assert jobs
         described = {store.job(job_id).description().get() for job_id in jobs}
         assert all(f"{execution.vertex.id} {execution.vertex.name}" in text for text in described), described

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from penstock.errors import ArgumentError, JobError, PenstockError, SinkError, S
 from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -95,7 +94,7 @@ ARGUMENTS: dict[str, tuple[Any, type[PenstockError], str]] = {
     "a stream": (lambda env, df: state.start_query(df, "x"), ArgumentError, "start_query needs a writer of a stream"),
     "a session of a block": (lambda env, df: penstock.enabled("local").__enter__(), ArgumentError, "needs a Spark"),
     "a session to disable": (lambda env, df: penstock.disable("local"), ArgumentError, "spark needs a Spark session"),
-    "a partition column": (lambda env, df: DeltaSink("x", partition_by=[3]), ArgumentError, "needs names of columns"),
+    "a partition column": (lambda env, df: DeltaSink("x", partition_by=[3]), ArgumentError, "needs column names"),
 }
 
 
@@ -147,7 +146,7 @@ COLUMNS: dict[str, tuple[Any, str, str]] = {
     "a column among several": (
         lambda path: FileSink(path, partition_by=["user", "nope"]),
         "has the partition column 'nope', which the rows do not have",
-        "name columns of the DataFrame in partition_by",
+        "pass columns of the rows as partition_by",
     ),
     "of a Delta table": (
         lambda path: DeltaSink(path, partition_by="usr"),
@@ -249,7 +248,7 @@ def test_a_read_only_location_is_refused_before_the_first_task(
     with pytest.raises(SinkError, match="cannot be written") as refused:
         env.execute()
     folder = target if mode == "append" else small
-    assert refused.value.cause == f"this user has no right to write to file:{folder}"
+    assert refused.value.cause == f"this user has no permission to write to file:{folder}"
     assert counter.value == 0
 
 

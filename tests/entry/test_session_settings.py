@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,9 +19,6 @@ from tests.conftest import OFF
 from tests.support.equality import assert_as_plain_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -206,7 +205,7 @@ def test_a_tag_of_the_user_reaches_every_job(spark: SparkSession, env: Environme
     own = {
         job
         for execution in env.last_job.vertices
-        for job in tracker.getJobIdsForGroup(env.last_job.graphs.group_of(execution.vertex))
+        for job in tracker.getJobIdsForGroup(env.last_job.graphs.spark_job_group(execution.vertex))
     }
     assert own
     assert own <= tagged

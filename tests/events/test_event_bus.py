@@ -80,7 +80,7 @@ def test_a_listener_that_raises_is_removed(caplog: pytest.LogCaptureFixture) -> 
         bus.emit(event)
         bus.deliver()
     assert (bad.batches, good.events) == ([], states(2))
-    assert messages(caplog) == ["a listener of job nightly raised an error and is removed"]
+    assert messages(caplog) == ["a listener of job nightly raised an error and was removed"]
 
 
 class Equal(RecordingListener):

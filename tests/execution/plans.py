@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from penstock.testing import stream_graph
 from tests.engine.arrow_engine import ENGINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pytest
 
     from penstock.execution.results import Result
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import SparkFilterPath
 
 
-BOUNDS = BroadcastBounds(limit=10 << 20, memory=20 << 20, volume_per_task=16 << 20, most_subpartitions=1000)
+BOUNDS = BroadcastBounds(limit=10 << 20, memory=20 << 20, volume_per_task=16 << 20, max_subpartitions=1000)
 
 
 class Plan(str):
@@ -120,8 +119,9 @@ def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     put(
         fragment,
         rebuild=_rebuild,
-        hash_join=lambda plan, build: Plan(f"hash {build} {plan}"),
-        merge_join=lambda plan: Plan(f"merge {plan}"),
+        hinted_join=lambda plan, side, strategy: Plan(
+            f"merge {plan}" if strategy == "SHUFFLE_MERGE" else f"hash {side} {plan}"
+        ),
         placeholder=lambda columns: Plan(f"no rows of {columns}"),
         rdd_leaf=lambda session, columns, rows, **claims: Plan(f"rows of {rows}"),
     )
@@ -243,8 +243,8 @@ def job(
         edges=edges,
         sources={node_id: Source(node_id) for node_id in sources},  # type: ignore[misc]
         groups=dict.fromkeys(edges, 1),
-        stages=dict(stages or {}),
-        exchanges=dict(exchanges or {}),
+        sink_stages=dict(stages or {}),
+        consumer_stages=dict(exchanges or {}),
     )
     bridge: Any = SimpleNamespace(session="the user's session")
     sessions: Any = Sessions()

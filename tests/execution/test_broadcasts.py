@@ -6,6 +6,7 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,9 @@ from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.broadcasts import Broadcasts
 from penstock.graph import JoinOperator, JoinSide, JoinType, Side
-from penstock.spark.run import exchange
+from penstock.spark.run import exchange, verification
 from penstock.spark.run.exchange import BroadcastResult
-from penstock.spark.run.job_watch import JobWatch
-from penstock.spark.run.jobs import StageFigures, StageRun
+from penstock.spark.run.jobs import JobWatch, StageFigures, StageRun
 from tests.execution.plans import Context, Key, Plan, Results, job, plans_as_text
 from tests.scheduler.results import written
 from tests.support.logged import messages
@@ -112,14 +112,15 @@ def test_a_relation_must_have_all_rows(
     monkeypatch: pytest.MonkeyPatch, verify: bool, relation: int, counted: int | None, is_lost: bool
 ) -> None:
     Spark(monkeypatch, rows=relation)
-    monkeypatch.setattr(exchange, "count_rows", lambda result: counted)
+    monkeypatch.setattr(verification, "count_rows", lambda rows: counted)
     context = two_joins(verify=verify)
     relations, edge = broadcasts(context), context.graph.edge("1-3")
+    result = replace(written(8), plan=SimpleNamespace(rows=lambda: "rows"))
     if is_lost:
         with pytest.raises(VerificationError, match="the broadcast 1-3"):
-            relations.relation(edge, written(8))
+            relations.relation(edge, result)
     else:
-        assert relations.relation(edge, written(8)) is not None
+        assert relations.relation(edge, result) is not None
 
 
 class Planned:
@@ -133,7 +134,7 @@ class Planned:
         self.is_watched = False
         plans_as_text(monkeypatch)
         monkeypatch.setattr(exchange, "broadcast", self.broadcast)
-        monkeypatch.setattr(exchange, "run_all_but_last_stage", lambda session, logical: logical)
+        monkeypatch.setattr(exchange, "run_for_broadcast", lambda session, logical: logical)
         monkeypatch.setattr(exchange, "write", lambda session, logical: self.shuffled.append(str(logical)) or "stages")
 
     def broadcast(self, rows: Any, mode: Any, watch: JobWatch | None = None) -> str | None:
@@ -142,7 +143,7 @@ class Planned:
         if self.answer is not None:
             raise self.answer
         figures = StageFigures(7, 0, done, 0, 0, 0, 0, 0, 1.0, size)
-        is_stopped = watch is not None and watch._is_enough(StageRun(7, tasks, done), figures)
+        is_stopped = watch is not None and watch._is_too_large(StageRun(7, tasks, done), figures)
         return None if is_stopped else "relation"
 
 
@@ -174,17 +175,17 @@ def planned_job(hint: str | None = None) -> Context:
     return context
 
 
-def run_planned(context: Context) -> Any:
+def run_and_broadcast(context: Context) -> Any:
     session: Any = "session"
     rows: Any = Plan("rows")
-    return broadcasts(context).run_planned(session, rows, context.graph.edge("1-3"))
+    return broadcasts(context).run_and_broadcast(session, rows, context.graph.edge("1-3"))
 
 
 @pytest.mark.parametrize("case", PLANNED)
 def test_a_planned_broadcast_that_grows_is_shuffled(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     progress, answer, reason = PLANNED[case]
     spark, context = Planned(monkeypatch, progress, answer), planned_job()
-    result = run_planned(context)
+    result = run_and_broadcast(context)
     assert spark.is_watched
     outcomes = [decision.outcome for decision in context.decisions if decision.kind is DecisionKind.BROADCAST]
     if reason is None:
@@ -204,17 +205,17 @@ def test_a_broadcast_by_a_user_hint_is_never_stopped(
 ) -> None:
     spark, context = Planned(monkeypatch, (1, 100, 99 << 20), answer), planned_job("broadcast")
     if answer is None:
-        assert run_planned(context) == "relation"
+        assert run_and_broadcast(context) == "relation"
     else:
         with pytest.raises(RuntimeError, match="OutOfMemory"):
-            run_planned(context)
+            run_and_broadcast(context)
     assert (spark.is_watched, spark.shuffled) == (False, [])
 
 
 def test_any_other_error_of_a_planned_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Planned(monkeypatch, (1, 8, 0), ValueError("no such file"))
     with pytest.raises(ValueError, match="no such file"):
-        run_planned(planned_job())
+        run_and_broadcast(planned_job())
     assert spark.shuffled == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup, W
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.graph import JobVertex, JoinOperator, JoinSide, JoinStrategy, JoinType, ShuffledJoin, Side
 from penstock.graph.operators import JoinSequence
-from penstock.optimizer.skew import LARGEST
+from penstock.optimizer.skew import LARGEST_FIGURE
 from penstock.planner.plan import WriteKind
 from penstock.sizing.skew_cut import Slice
 from penstock.spark.run import exchange, layouts
@@ -20,8 +21,6 @@ from tests.execution.plans import Context, Plan, Results, job
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from penstock.execution.context import EdgeRead
     from penstock.graph import StreamEdge, StreamNode
 
@@ -41,7 +40,7 @@ class Leaves:
     def is_relation(self, edge: StreamEdge) -> bool:
         return edge.id in self.relations
 
-    def leaf(self, edge: StreamEdge, read: EdgeRead, *, shared: bool, joins_slices: bool) -> Plan:
+    def leaf(self, edge: StreamEdge, read: EdgeRead, *, has_common_layout: bool, joins_slices: bool) -> Plan:
         self.read.append(edge.id)
         match read:
             case WholeRead():
@@ -50,7 +49,7 @@ class Leaves:
                 how = f" by {len(ranges)} tasks"
             case SlicedRead(tasks):
                 how = f" in {len(tasks)} slices{', joined' if joins_slices else ''}"
-        return Plan(f"leaf {edge.id}{how}{'' if shared else ', not shared'}")
+        return Plan(f"leaf {edge.id}{how}{'' if has_common_layout else ', not shared'}")
 
 
 class Filters:
@@ -118,7 +117,7 @@ def test_a_result_replaces_the_operator_before_the_exchange_or_its_input(monkeyp
 
 
 def test_results_are_read_as_decided() -> None:
-    setup = VertexSetup({"1-3": CoalescedRead([(0, 4), (4, 8)])}, shared=False)
+    setup = VertexSetup({"1-3": CoalescedRead([(0, 4), (4, 8)])}, has_common_layout=False)
     plan = built(job("1 #> 3\n2 #> 3"), (3,), setup=setup)
     assert plan == "n3(leaf 1-3 by 2 tasks, not shared, leaf 2-3, not shared)"
 
@@ -174,7 +173,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
     monkeypatch.setattr(exchange, "physical_plan", physical_plan)
     monkeypatch.setattr(layouts, "joins_its_leaves", joins_its_leaves)
     context = job("1 #> 3\n2 #> 3", {3: INNER})
-    context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST: 9}))
+    context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST_FIGURE: 9}))
     context.decisions.record(Choice(DecisionKind.VERTEX_PARALLELISM, NodeRef(3, "n3"), "2", "keys are split"))
     leaves = Leaves(results=Results({1: written(5, 5), 2: written(5, 5)}))
     plan = built(context, (3,), setup=SKEWED, leaves=leaves)

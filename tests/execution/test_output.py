@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from penstock.graph import AggregateOperator, GroupingSets
 from penstock.planner.plan import WriteKind
 from penstock.spark.run import exchange
 from tests.execution.plans import Plan, job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KIND = WriteKind
 CASES: dict[str, tuple[WriteKind | None, VertexSetup, str]] = {
@@ -37,7 +35,7 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
         limited_for: Any = None
 
         @contextmanager
-        def limiting(self, session: Any, logical: Plan, node_id: int) -> Iterator[None]:
+        def limit_if_needed(self, session: Any, logical: Plan, node_id: int) -> Iterator[None]:
             self.limited_for = (session, logical, node_id)
             yield
             self.limited_for = None
@@ -52,7 +50,7 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     monkeypatch.setattr(exchange, "write", stages)
 
     class Relations:
-        def run_planned(self, session: Any, logical: Plan, edge: Any) -> str:
+        def run_and_broadcast(self, session: Any, logical: Plan, edge: Any) -> str:
             outputs.append((f"broadcast {logical} to {edge.target_id}", False, None))
             return "relation"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.execution import python_batches
 from penstock.execution.python_batches import PythonBatches, reaches_limit
 from penstock.spark.plans.python_batches import BatchLimits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SPARKS = BatchLimits(rows=10_000, bytes=64 << 20)
 
@@ -65,7 +63,7 @@ def is_measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
             batches.add_leaf(edge, rows)
         session, plan = SimpleNamespace(), (width, inputs)
         events.clear()
-        with batches.limiting(session, plan, node_id):  # type: ignore[arg-type]
+        with batches.limit_if_needed(session, plan, node_id):  # type: ignore[arg-type]
             within = list(events)
         assert events == ["begun", "ended"][: 2 * len(within)]
         return not within
@@ -93,7 +91,7 @@ def test_a_failed_step_is_not_bounded(is_measured: Callable[..., bool]) -> None:
     batches = PythonBatches()
     session: Any = None
     plan: Any = (NARROW, ())
-    with pytest.raises(ValueError, match="lost"), batches.limiting(session, plan, 1):
+    with pytest.raises(ValueError, match="lost"), batches.limit_if_needed(session, plan, 1):
         raise ValueError("lost")
     assert is_measured(batches, 2, NARROW, inputs=(1,))
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.execution.results import NoResults, ResultStore
 from penstock.graph import JobVertex, StreamEdge
 from penstock.graph.partitioner import BROADCAST
-from penstock.spark.run import exchange, stage_figures
+from penstock.spark.run import exchange, shuffle_statistics
 from penstock.spark.run.exchange import BroadcastResult
 from tests.execution.plans import job
 from tests.scheduler.results import Written, written
@@ -31,7 +31,7 @@ def store(result: Any = None) -> ResultStore:
 
 
 def info_of(result: Any) -> ResultInfo:
-    info = store(result).info(VERTEX)
+    info = store(result).result_info(VERTEX)
     assert info is not None
     return info
 
@@ -42,26 +42,24 @@ def test_stages() -> None:
     assert (info.subpartitions.tolist(), info.rows, info.memory) == ([30, 10], 100, 40)
     assert info.mappers is not None
     assert info.mappers([1]).tolist() == [[2], [2], [2], [2]]
-    assert store(result).subpartitions(VERTEX) == [30, 10]
+    assert store(result).subpartition_bytes(VERTEX) == [30, 10]
 
 
 def test_mappers_are_reported_for_a_single_stage_only() -> None:
     single = written(30, 10)
-    several = Written(
-        None, ("a", "b"), single.sizes, rows=100, size_in_bytes=40, tasks=4, mapper_bytes=single.mapper_bytes
-    )
+    several = Written(None, ("a", "b"), single.sizes, rows=100, size_in_bytes=40, tasks=4)
     assert info_of(several).mappers is None
 
 
 def test_a_relation() -> None:
     info = info_of(RELATION)
     assert (info.subpartitions.tolist(), info.rows, info.memory, info.mappers) == ([30], 7, 300, None)
-    assert store(RELATION).subpartitions(VERTEX) == [30]
+    assert store(RELATION).subpartition_bytes(VERTEX) == [30]
 
 
 def test_a_sink_has_no_result() -> None:
-    assert store().info(VERTEX) is None
-    assert store().subpartitions(VERTEX) == []
+    assert store().result_info(VERTEX) is None
+    assert store().subpartition_bytes(VERTEX) == []
     assert store().get(2) is None
 
 
@@ -73,7 +71,7 @@ def test_rows_that_scans_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         return {1: 10 * len(calls)}
 
     monkeypatch.setattr(exchange, "executed_plans", lambda result: ["first stage", "second stage"])
-    monkeypatch.setattr(stage_figures, "scanned_rows", scanned_rows)
+    monkeypatch.setattr(shuffle_statistics, "scanned_rows", scanned_rows)
     assert info_of(written(1)).scanned == {1: 20}
     assert calls == [(stage, {1: "relation 1"}) for stage in ("first stage", "second stage")]
 
@@ -84,7 +82,7 @@ def test_scans_are_unknown_if_tasks_may_have_run_again(
     monkeypatch: pytest.MonkeyPatch, result: Any, *, is_counted_once: bool
 ) -> None:
     monkeypatch.setattr(exchange, "executed_plans", lambda result: ["a plan"])
-    monkeypatch.setattr(stage_figures, "scanned_rows", lambda *_: {1: 10})
+    monkeypatch.setattr(shuffle_statistics, "scanned_rows", lambda *_: {1: 10})
     info = info_of(replace(result, is_counted_once=is_counted_once))
     assert info.scanned == ({1: 10} if is_counted_once else {})
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from penstock.graph.partitioner import AdaptiveRebalancePartitioner
 from penstock.sizing.skew_cut import Slice
 from tests.execution.plans import Context, job
 from tests.scheduler.results import written
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 REFUSED = RuntimeError("no other input can be repartitioned like coalesced subpartitions")
 SLICED = VertexSetup({"1-2": SlicedRead([(Slice((0, 1)),)])}, subpartitions=8)
@@ -72,7 +70,7 @@ def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: py
     for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.BROADCAST):
         context.decisions.record(Choice(kind, NodeRef(2, "n2"), 1, "few"))
     _, outcome = run(context)
-    assert builder.setups == [CUT, replace(CUT, shared=False)]
+    assert builder.setups == [CUT, replace(CUT, has_common_layout=False)]
     assert outcome.result is builder.result
     fallbacks = {decision.kind: decision.outcome.get("instead") for decision in context.decisions}
     assert fallbacks == {
@@ -97,7 +95,7 @@ def test_sessions_are_returned_when_they_are_no_longer_used(
 ) -> None:
     FakeBuilder(monkeypatch, result=replace(written(40), stages=stages))
     context = job("1 #> 2\n2 #> 3")
-    run(context, replace(CUT, scans={2: {"spark.sql.files.maxPartitionBytes": "1m"}}))
+    run(context, replace(CUT, scan_settings={2: {"spark.sql.files.maxPartitionBytes": "1m"}}))
     sessions: Any = context.sessions
     assert sessions.returned == returned
     assert sessions.settings[1] == {"spark.sql.files.maxPartitionBytes": "1m"}
@@ -161,7 +159,7 @@ def test_the_latest_reports_of_an_adaptive_exchange() -> None:
     plan = replace(
         context.plan,
         graph=context.graph.replace(edges=[edge]),
-        exchanges={2: SimpleNamespace(reports=lambda: REPORTS)},  # type: ignore[dict-item]
+        consumer_stages={2: SimpleNamespace(reports=lambda: REPORTS)},  # type: ignore[dict-item]
     )
     runner = VertexRunner(replace(context, plan=plan, owner=plan))
     assert [report["rows"] for report in runner.channel_reports(vertex(2, 3))] == [6, 9]
@@ -171,10 +169,11 @@ def test_the_latest_reports_of_an_adaptive_exchange() -> None:
 def test_filters_are_fetched_only_for_filtered_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
     monkeypatch.setattr(
-        "penstock.execution.runtime_filters.KeyFilters.fetch", lambda self, session, node: fetched.append(node.id)
+        "penstock.execution.dynamic_filters.DynamicFilters.collect", lambda self, session, node: fetched.append(node.id)
     )
     monkeypatch.setattr(
-        "penstock.execution.runtime_filters.KeyFilters.info", lambda self, node: "k = 1" if node.id == 2 else None
+        "penstock.execution.dynamic_filters.DynamicFilters.source_filter",
+        lambda self, node: "k = 1" if node.id == 2 else None,
     )
     context = job("1 -> 2\n2 -> 3\n3 -> 4", filters={2: ("f",), 3: ("f",)})
     runner = VertexRunner(context)

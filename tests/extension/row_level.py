@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from penstock.spark.plans.dataframes import with_settings
 from tools.java_classes import CannotCompileError, javac, spark_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -10,9 +12,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from penstock.spark.plans.dataframes import with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

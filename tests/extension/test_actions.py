@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +14,9 @@ import penstock
 from penstock.events import ExecutionState
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
-from tests.support.equality import assert_same_rows, plain, same
+from tests.support.equality import are_equal, assert_same_rows, comparable_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.scheduler.job import Job
@@ -86,7 +85,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
     if isinstance(expected, list) and expected and isinstance(expected[0], Row):
         assert [row.__fields__ for row in actual] == [row.__fields__ for row in expected]
         left, right = ([[approximate(value) for value in row] for row in rows] for rows in (actual, expected))
-        assert same(plain(left), plain(right)), f"{actual} instead of {expected}"
+        assert are_equal(comparable_value(left), comparable_value(right)), f"{actual} instead of {expected}"
     else:
         assert actual == expected
 

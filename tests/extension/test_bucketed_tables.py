@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,6 @@ from penstock.spark.plans.dataframes import with_settings
 from tests.extension.row_level import row_level  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from tests.extension.row_level import RowLevelTables

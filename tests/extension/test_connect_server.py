@@ -12,8 +12,10 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -21,10 +23,6 @@ import pytest
 from tests.extension.test_cancel import wait_until
 from tests.extension.test_queries import ALWAYS
 from tests.support.services import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 CLIENT = """
 import json, sys, threading, time

@@ -9,18 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
 
 from penstock.cli.connect_server import without_token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 SECRET = "hunter2-of-the-connect-server"
 VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"

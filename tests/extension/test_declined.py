@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +20,6 @@ from tests.conftest import OFF
 from tests.support.stages import SINGLE_DUCKDB_TASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -71,9 +70,9 @@ DECLINED: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
 def test_a_declined_query_is_counted_with_the_reason(served: SparkSession, case: str) -> None:
     run, reason = DECLINED[case]
     bridge = Bridge(served)
-    before = query_hook.counts(bridge).get(reason, 0)
+    before = query_hook.query_counts(bridge).get(reason, 0)
     run(served)
-    assert query_hook.counts(bridge)[reason] > before
+    assert query_hook.query_counts(bridge)[reason] > before
 
 
 @pytest.mark.parametrize(
@@ -112,6 +111,7 @@ SMALL: dict[str, tuple[dict[str, str], bool]] = {
 }
 
 
+@pytest.mark.duckdb
 @pytest.mark.parametrize("case", SMALL)
 def test_small_queries_of_several_exchanges(spark: SparkSession, tmp_path: Path, case: str) -> None:
     settings, by_duckdb = SMALL[case]
@@ -131,6 +131,7 @@ def test_small_queries_of_several_exchanges(spark: SparkSession, tmp_path: Path,
     assert chosen == ([SINGLE_DUCKDB_TASK] * 2 if by_duckdb else [])
 
 
+@pytest.mark.duckdb
 def test_small_queries_whose_paths_duckdb_would_expand(spark: SparkSession, tmp_path: Path) -> None:
     """DuckDB would take the path for a pattern, which is detected after the query was delegated."""
     folder = tmp_path / "a[1]"
@@ -144,7 +145,7 @@ def test_small_queries_whose_paths_duckdb_would_expand(spark: SparkSession, tmp_
     (vertex,) = job.vertices
     assert "Spark's own query" in vertex.vertex.name
     assert any(
-        "DuckDB does not compute it: DuckDB would take the path" in decision.reason for decision in job.decisions
+        "DuckDB does not compute it: DuckDB would read the path" in decision.reason for decision in job.decisions
     )
 
 

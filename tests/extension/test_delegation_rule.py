@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +16,6 @@ from penstock.spark.run import query_hook
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 NARROW = "needs no shuffle"
@@ -56,9 +55,11 @@ def df(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFra
 
 def changed_counts(spark: SparkSession, run: Callable[[DataFrame], Any], df: DataFrame, config: Any) -> set[str]:
     with penstock.enabled(spark, config=config):
-        before = query_hook.counts(Bridge(spark))
+        before = query_hook.query_counts(Bridge(spark))
         run(df)
-        return {reason for reason, count in query_hook.counts(Bridge(spark)).items() if count != before.get(reason, 0)}
+        return {
+            reason for reason, count in query_hook.query_counts(Bridge(spark)).items() if count != before.get(reason, 0)
+        }
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -6,13 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAM = """
 import sys
@@ -107,7 +104,7 @@ def test_declined_queries_are_reported_with_the_reason(tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "penstock", file, "--day", "2026-11"])
     assert done.returncode == 0, done.stderr
     assert ROWS in done.stderr
-    assert "left to Spark: 1 small" in done.stdout
+    assert "run by Spark: 1 small" in done.stdout
 
 
 def test_a_failing_program_has_the_exit_code_of_plain_spark(tmp_path: Path) -> None:

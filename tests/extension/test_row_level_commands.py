@@ -81,15 +81,15 @@ def test_a_row_level_command_behaves_like_plain_spark(
 
 def test_the_reason_is_counted(spark: SparkSession, row_level: RowLevelTables) -> None:
     with penstock.enabled(spark, config=OFF):
-        before = query_hook.counts(Bridge(spark)).get(REASON, 0)
+        before = query_hook.query_counts(Bridge(spark)).get(REASON, 0)
         outcome(spark, row_level, "delta", COMMANDS["merge"])
-        assert query_hook.counts(Bridge(spark))[REASON] == before + 1
+        assert query_hook.query_counts(Bridge(spark))[REASON] == before + 1
 
 
 def test_queries_of_a_delta_command_are_declined(spark: SparkSession, row_level: RowLevelTables) -> None:
     """A class with the name of Delta's command replaces it, as Delta is not installed."""
     with penstock.enabled(spark, config=OFF):
-        before, jobs = query_hook.counts(Bridge(spark)).get(REASON, 0), len(RECENT)
+        before, jobs = query_hook.query_counts(Bridge(spark)).get(REASON, 0), len(RECENT)
         assert row_level.in_command_of_delta(spark.range(100).groupBy("id").count()) == 100
-        assert query_hook.counts(Bridge(spark))[REASON] == before + 1
+        assert query_hook.query_counts(Bridge(spark))[REASON] == before + 1
         assert len(RECENT) == jobs

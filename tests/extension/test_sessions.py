@@ -123,7 +123,7 @@ def test_the_last_stage_reads_the_snapshot_of_a_database(spark: SparkSession, po
 
 
 def test_reasons_are_counted(served: SparkSession) -> None:
-    assert "planned again by AQE" not in query_hook.counts(Bridge(served))
+    assert "planned again by AQE" not in query_hook.query_counts(Bridge(served))
 
 
 def test_overlapping_blocks_leave_the_session_disabled(spark: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 

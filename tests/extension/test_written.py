@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,9 +27,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.scheduler.job import Job
@@ -294,7 +293,10 @@ def filled(spark: SparkSession, folder: Path) -> str:
     return str(folder / "target")
 
 
-@pytest.mark.parametrize("config", [OFF | LARGE, SINGLE_TASK], ids=["shuffled", "native"])
+@pytest.mark.parametrize(
+    "config",
+    [pytest.param(OFF | LARGE, id="shuffled"), pytest.param(SINGLE_TASK, id="native", marks=pytest.mark.duckdb)],
+)
 @pytest.mark.parametrize("mode", ["overwrite", "error"])
 def test_a_failing_query_leaves_the_old_rows(
     spark: SparkSession, tmp_path: Path, mode: str, config: dict[str, Any]
@@ -416,6 +418,7 @@ def test_rows_are_not_cached_if_spark_deletes_before_it_computes(
     assert spark.read.parquet(target).count() == 50
 
 
+@pytest.mark.duckdb
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("value", "may_fail"), [("1000 div max(id)", True), ("max(id)", False)])
 def test_duckdb_rows_are_cached_if_operators_above_may_fail(

@@ -12,7 +12,7 @@ from tests.generated.native_queries import native_spec
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
 from tests.generated.templates import TEMPLATES
-from tests.support.services import INTERPRETER
+from tests.support.services import NO_CODEGEN
 
 SETTINGS = {
     "spark.sql.ansi.enabled": ["false"],
@@ -58,7 +58,7 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
         if rng.random() < 0.04:
             b.settings.setdefault(key, rng.choice(values))
     if rng.random() < INTERPRETED:
-        b.settings = INTERPRETER | b.settings
+        b.settings = NO_CODEGEN | b.settings
     spec = prune(b.spec(seed))
     spec["template"] = template
     spec["modes"] = draw_modes(rng, 2) if modes is None else modes
@@ -79,7 +79,7 @@ def random_native_spec(seed: int, templates: list[str] | None = None, modes: lis
     b = Builder(rng)
     name = native_spec(b, seed, rng.choice(templates) if templates else None)
     if rng.random() < INTERPRETED:
-        b.settings.update(INTERPRETER)
+        b.settings.update(NO_CODEGEN)
     spec = prune(b.spec(seed))
     return {**spec, "template": f"native: {name}", "modes": [rng.choice(NATIVE_MODES)] if modes is None else modes}
 

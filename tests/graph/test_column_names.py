@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph import CalcOperator, JoinOperator, JoinType, StreamNode
-from penstock.graph.labels import column_names, readable
+from penstock.graph.labels import column_names, with_column_names
 
 NODES = [
     StreamNode(1, CalcOperator(), "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),
@@ -27,4 +27,4 @@ def test_names() -> None:
     ],
 )
 def test_texts(text: str, expected: str) -> None:
-    assert readable(text, column_names(NODES)) == expected
+    assert with_column_names(text, column_names(NODES)) == expected

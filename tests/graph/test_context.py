@@ -24,7 +24,7 @@ from penstock.graph.partitioner import (
 )
 from penstock.testing import stream_graph
 from tests.support.logged import messages
-from tests.support.words import INTERNAL
+from tests.support.words import INTERNAL_TERMS
 
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
 
@@ -90,7 +90,7 @@ def test_edges(text: Any, edge: str, partitioner: Any, result: str | None) -> No
             "1 #> 2\n1 #> 3",
             [StreamEdgeUpdateRequest("1-2", REBALANCE)],
             "several steps read these rows",
-            "the result behind 1-2 is shared by several consumers",
+            "the result that 1-2 reads is shared by several consumers",
         ),
         (
             JOIN,
@@ -104,11 +104,11 @@ def test_reason_and_detail_of_a_refusal(
     text: str, requests: Any, reason: str, detail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, context = context_of(text, parallelism={4: 5})
-    refused = context._planned(requests)
+    refused = context._plan(requests)
     assert (refused.reason, refused.detail) == (reason, detail)
-    assert not INTERNAL.search(refused.reason)
+    assert not INTERNAL_TERMS.search(refused.reason)
     with caplog.at_level(logging.INFO, "penstock.graph"):
-        context._carry_out(refused)
+        context._apply_or_refuse(refused)
     assert messages(caplog) == [f"change refused, as {reason}: {detail}"]
 
 

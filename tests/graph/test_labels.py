@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.base.location import SourceLine
+from penstock.base.location import UserLine
 from penstock.graph import (
     AggregateOperator,
     CalcOperator,
@@ -31,7 +31,7 @@ from penstock.graph.labels import (
     listed,
     node_name,
     side_name,
-    started_already,
+    started_reason,
     table_name,
     vertex_name,
 )
@@ -61,7 +61,7 @@ NODES = [
     StreamNode(6, Operator(OperatorKind.SORT), "Sort"),
     StreamNode(7, SinkOperator(), "Sink: collect"),
     StreamNode(8, SinkOperator(), "Sink: out/late"),
-    StreamNode(9, JOIN, "my join", location=SourceLine("job.py", 3)),
+    StreamNode(9, JOIN, "my join", location=UserLine("job.py", 3)),
     StreamNode(10, Operator(OperatorKind.JOIN), "Join"),
     StreamNode(11, Operator(OperatorKind.OPAQUE), "GlobalLimit"),
     StreamNode(12, AggregateOperator(None), "late flights"),
@@ -170,7 +170,7 @@ def test_edges(partitioner: Any, label: str) -> None:
     [(4, "the join has"), (1, "the reading of the table has"), (8, "the write has"), (2, "the step has")],
 )
 def test_started_already(number: int, subject: str) -> None:
-    assert started_already(GRAPH.node(number)) == f"{subject} started already"
+    assert started_reason(GRAPH.node(number)) == f"{subject} started already"
 
 
 @pytest.mark.parametrize(

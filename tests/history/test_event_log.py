@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.events import ExecutionState, JobStateChanged
-from penstock.history.event_log import EventLog, LocalFolder, events_of
+from penstock.history.event_log import EventLog, LocalFolder, parse_events
 from penstock.history.recorder import JobRecorder
 from penstock.scheduler.job import Job
 from tests.history.records import events
 from tests.support.logged import messages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Full:
@@ -44,9 +42,8 @@ def test_log_is_closed_at_the_end_of_its_job(tmp_path: Path) -> None:
     for event in events():
         log.write([event])
     log.write([{"type": "decision"}])
-    log.close()
     (path,) = tmp_path.iterdir()
-    assert list(events_of(path.read_bytes())) == events()
+    assert list(parse_events(path.read_bytes())) == events()
     assert file._file.closed  # type: ignore[attr-defined]
 
 
@@ -57,10 +54,9 @@ def test_full_disk_is_reported_once(error: Exception, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, "penstock.history"):
         for event in events():
             log.write([event])
-        log.close()
     (message,) = messages(caplog)
     assert message.startswith("cannot write to the event log of job 0123456789ab: ")
-    assert message.endswith("; the job and its page continue without it")
+    assert message.endswith("; the job and its web page continue without it")
     assert (len(file.lines), file.appends, file.closed) == (3, 4, 1)
 
 
@@ -86,6 +82,5 @@ def test_unwritable_folder(tmp_path: Path) -> None:
 def test_log_is_readable_only_by_its_user(tmp_path: Path) -> None:
     log = EventLog(LocalFolder(tmp_path).create("log.jsonl"))
     log.write(events())
-    log.close()
     (path,) = tmp_path.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Never
 
 import pandas as pd
@@ -18,8 +19,6 @@ from penstock.web.listing import JobPageQuery
 from tests.support.equality import assert_as_plain_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -96,14 +95,14 @@ def test_keys_that_cannot_be_collected_are_recorded(
     )
     (decision,) = fallbacks(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
     assert decision.instead == "rows are not filtered"
-    assert decision.because == "the keys could not be fetched: the executor is gone"
+    assert decision.because == "the keys could not be collected: the executor is gone"
 
 
 @pytest.mark.thorough
 def test_statistics_that_cannot_be_read_are_recorded(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    monkeypatch.setattr("penstock.execution.runtime_filters.row_group_fraction", raising("a footer is broken"))
+    monkeypatch.setattr("penstock.execution.dynamic_filters.row_group_fraction", raising("a footer is broken"))
     (decision,) = fallbacks(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
     assert decision.instead == "rows are filtered only after they were read"
     assert "a footer is broken" in decision.because

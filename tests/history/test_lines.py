@@ -42,7 +42,7 @@ RUN = VertexSnapshot(
 
 def lines(*events: Any) -> Any:
     converter = EventLines()
-    return [line for event in events for line in converter.of(event)]
+    return [line for event in events for line in converter.lines_of(event)]
 
 
 def test_planned_graph() -> None:

@@ -6,28 +6,25 @@ import json
 import logging
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as h
 
 from penstock.errors import HistoryError
-from penstock.history.event_log import EventLog, LocalFolder, events_of, log_name
+from penstock.history.event_log import EventLog, LocalFolder, log_file_name, parse_events
 from penstock.history.logs import History
 from tests.history.records import ID, events, record
 from tests.support.logged import messages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OTHER = "aaaaaaaaaaaa"
 
 
 def written(folder: Path, lines: Any, cut: Any = None) -> Any:
-    log = EventLog(LocalFolder(folder).create(log_name(record(job_id=lines[0]["id"]))))
+    log = EventLog(LocalFolder(folder).create(log_file_name(record(job_id=lines[0]["id"]))))
     log.write(lines)
-    log.close()
     (path,) = folder.glob(f"*{lines[0]['id']}*")
     if cut is not None:
         path.write_bytes(path.read_bytes()[:cut])
@@ -79,7 +76,7 @@ def test_truncated_log_loses_at_most_its_last_line(tmp_path_factory: pytest.Temp
     whole = path.read_bytes()
     path.write_bytes(whole[: cut % (len(whole) + 1)])
     complete = path.read_bytes().count(b"\n")
-    assert list(events_of(path.read_bytes()))[:complete] == json.loads(json.dumps(lines[:complete]))
+    assert list(parse_events(path.read_bytes()))[:complete] == json.loads(json.dumps(lines[:complete]))
     summaries = History(LocalFolder(folder)).summaries()
     assert [summary.state for summary in summaries] in ([], ["INTERRUPTED"], ["FINISHED"])
     assert bool(summaries) >= (complete > 0)
@@ -121,7 +118,7 @@ def test_unreadable_log_is_left_out_and_reported(tmp_path: Path, caplog: pytest.
     with caplog.at_level(logging.WARNING, "penstock.history"):
         for _ in range(3):
             assert [job.id for job in history.summaries()] == [OTHER]
-    assert history.unread == 1
+    assert history.unreadable_count == 1
     (message,) = messages(caplog)
     assert message.startswith("1 event log cannot be read: ")
     assert "Permission denied" in message
@@ -155,7 +152,7 @@ def test_log_that_is_removed_during_the_listing(tmp_path: Path) -> None:
 
     history = History(Late(tmp_path))
     assert [job.id for job in history.summaries()] == [OTHER]
-    assert history.unread == 0, "a removed log is not an error"
+    assert history.unreadable_count == 0, "a removed log is not an error"
     with pytest.raises(HistoryError):
         history.record(ID)
 
@@ -212,8 +209,7 @@ def test_values_of_wrong_types_affect_only_their_own_log(
     for number, job_events in enumerate((bad, events())):
         log = EventLog(LocalFolder(tmp_path).create(f"2026112{number}T120000-{job_events[0]['id']}.jsonl"))
         log.write(job_events)
-        log.close()
     history = History(LocalFolder(tmp_path))
     assert [summary.id for summary in history.summaries()] == [ID]
-    assert history.unread == 1
+    assert history.unreadable_count == 1
     assert f"1 event log cannot be read: 20261120T120000-{OTHER}.jsonl" in caplog.text

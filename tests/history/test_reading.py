@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.history.event_log import events_of
+from penstock.history.event_log import parse_events
 from penstock.history.logs import LogReader
 from penstock.history.record import JobRecord
 from tests.history.records import events, record
@@ -51,7 +51,7 @@ def test_incomplete_lines(step: int) -> None:
         folder.data = WHOLE[:end]
         job = log.read(len(folder.data))
         expected = JobRecord()
-        expected.apply_all(list(events_of(folder.data)))
+        expected.apply_all(list(parse_events(folder.data)))
         assert job == expected
     assert job == record()
 
@@ -72,7 +72,7 @@ def test_rewritten_log() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"null\n", b"7", b'"x"', b'{"type":', b"\xff\xfe{}"])
 def test_invalid_events_are_skipped(text: bytes) -> None:
-    assert list(events_of(text)) == []
+    assert list(parse_events(text)) == []
 
 
 def test_events_of_newer_releases_are_skipped() -> None:

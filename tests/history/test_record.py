@@ -26,14 +26,14 @@ def test_readers_see_complete_steps() -> None:
     thread.start()
     seen = 0
     while not done.is_set():
-        answer = views.job_details(record.frozen(), 20.0)
+        answer = views.job_details(record.snapshot(), 20.0)
         assert len(answer["vertices"]) >= seen
         seen = len(answer["vertices"])
     thread.join()
-    assert len(record.frozen().vertices) == len(record.vertices) == 2991
+    assert len(record.snapshot().vertices) == len(record.vertices) == 2991
 
 
 def test_ended_record_is_not_copied() -> None:
     record = JobRecord()
     record.apply_all(events())
-    assert record.frozen() is record
+    assert record.snapshot() is record

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +16,11 @@ from penstock.errors import JobError
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.logs import HadoopLogs
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -57,7 +56,7 @@ def test_job_is_recorded_with_its_decisions(spark: SparkSession, tmp_path: Path)
         if execution.tasks:
             # A vertex that writes a shuffle and reads it again runs two stages.
             assert len(record.tasks[execution.vertex.id]) >= execution.tasks
-    assert set(record.vertex_of()) == set(record.nodes)
+    assert set(record.vertex_ids_by_node()) == set(record.nodes)
     assert ("HASH", "BROADCAST") in {(c.before.partition("(")[0], c.after) for c in record.changes}
     assert any("broadcast" in change.sentence for change in record.changes)
     assert record.config["rest.token"]["value"] == "******"
@@ -89,12 +88,11 @@ def test_query_that_is_delegated_to_spark(spark: SparkSession, tmp_path: Path) -
 
 def test_logs_through_hadoop_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path)
-    logs = HadoopLogs(Folder(Bridge(spark), str(tmp_path / "hadoop")))
+    logs = HadoopLogs(HadoopPath(Bridge(spark), str(tmp_path / "hadoop")))
     env.collect(revenue(spark))
     source = next(tmp_path.glob("*.jsonl"))
     log = EventLog(logs.create(source.name))
     log.write([json.loads(line) for line in source.read_text().splitlines()])
-    log.close()
     assert History(logs).record(env.last_job.id) == History(LocalFolder(tmp_path)).record(env.last_job.id)
     assert History(logs).summaries() == History(LocalFolder(tmp_path)).summaries()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
 from tests.history.records import ID, events
 from tests.history.test_logs import dead_pid_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNTS = {"FINISHED": 1, "RUNNING": 1, "pending-operators": 2}
 

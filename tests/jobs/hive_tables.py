@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from penstock import Environment
 from penstock.connectors import FileSink
-from tests.support.equality import plain
+from tests.support.equality import comparable_value
 from tests.support.hive import hive_session
 from tests.support.stages import stages
 
@@ -87,7 +87,7 @@ for name in names:
         vertex for vertex in env.last_job.vertices if "events" in vertex.vertex.name or "text" in vertex.vertex.name
     ]
     results[name] = {
-        "same": sorted(map(repr, map(plain, rows))) == sorted(map(repr, map(plain, expected))),
+        "same": sorted(map(repr, map(comparable_value, rows))) == sorted(map(repr, map(comparable_value, expected))),
         "rows": len(rows),
         "parallelism": sources[0].parallelism,
         "tasks": sources[0].tasks,

@@ -17,7 +17,7 @@ from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import TableSink
 from penstock.decisions.log import DecisionKind
-from tests.support.equality import plain
+from tests.support.equality import comparable_value
 from tests.support.hive import hive_session
 
 spark = hive_session(folder)
@@ -45,7 +45,7 @@ def read_table(name: str) -> dict:
     location = folder / "warehouse" / name
     partitions = [] if "flat" in name else [row[0] for row in spark.sql(f"SHOW PARTITIONS {name}").collect()]
     return {
-        "rows": sorted(map(repr, map(plain, spark.table(name).collect()))),
+        "rows": sorted(map(repr, map(comparable_value, spark.table(name).collect()))),
         "partitions": sorted(partitions),
         "marked": sorted(marker.parent.name for marker in location.glob("*/_SUCCESS")),
     }
@@ -92,7 +92,9 @@ if action == "write":
     )
     env.write(spark.sql(ROWS), sink)
     env.execute()
-    expected = sorted([*read_table("plain_hive_parquet")["rows"], *map(repr, map(plain, spark.sql(ROWS).collect()))])
+    expected = sorted(
+        [*read_table("plain_hive_parquet")["rows"], *map(repr, map(comparable_value, spark.sql(ROWS).collect()))]
+    )
     results["a sink"] = {"same": expected == read_table("hive_parquet")["rows"], "function": sorted(marked)}
     results["metastore calls"] = {
         "after files": all(count > 0 for _, files, _ in calls for count in files.values()),

@@ -26,7 +26,7 @@ spark = (
     .getOrCreate()
 )
 env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
-original = sending.sender
+original = sending.send_function
 is_first = sys.argv[2] == "first"
 
 
@@ -53,7 +53,7 @@ def dying_sender(*arguments, **options):
 
 from penstock.connectors.http import sink as sending_job
 
-sending_job.sender = dying_sender
+sending_job.send_function = dying_sender
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "5" if is_first else "20")
 if is_first:
     env.write(spark.range(0, 1000, 1, 1).selectExpr("id div 250 as id"), HttpSink(sys.argv[1]))

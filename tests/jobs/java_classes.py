@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import penstock.state
 from penstock import Environment
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 from penstock.spark.bridge.jvm import Bridge
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BY_NAME, run, write_input

@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.commit import Access, recover
-from penstock.commit.locations import commits_at
+from penstock.commit.leftovers import find_journals
 from penstock.connectors import DeltaSink, FileSink
 from penstock.connectors.delta.commit import PreparedDelta
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if step != "no":
     name, _, count = step.partition(":")
-    owner, name = (PreparedDelta, "commit") if name == "delta" else (Folder, name)
+    owner, name = (PreparedDelta, "commit") if name == "delta" else (HadoopPath, name)
     original, remaining_calls = getattr(owner, name), [int(count)]
 
     def call_and_die(*args, **kwargs):
@@ -49,7 +49,7 @@ builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fa
 env = Environment(builder.getOrCreate(), progress=False)
 if step == "no":
     access = Access(Bridge(env.spark))
-    for path in commits_at(access, folder):
+    for path in find_journals(access, folder):
         recover(access, path)
     print(*(count(name) for name in ("whole", "parts", "delta")))
 rows = env.spark.range(0, 1000, 1, 4).selectExpr("id", "id % 3 as p")

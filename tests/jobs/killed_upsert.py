@@ -21,7 +21,7 @@ from penstock.connectors import DeltaSink, IcebergSink
 from penstock.connectors.tables.commit import Key
 from penstock.connectors.tables.table_files import StagedFiles
 
-OWNERS: dict[str, Any] = {"write": StagedFiles, "check": Key, "files_with": Key, "merged": Key}
+OWNERS: dict[str, Any] = {"write": StagedFiles, "check": Key, "paths_with_keys": Key, "merge": Key}
 catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
 spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()

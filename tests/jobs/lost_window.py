@@ -45,7 +45,7 @@ if sys.argv[1] == "unstable":
     value = F.udf(lambda _: random.randrange(1 << 40), "long").asNondeterministic()("id")
     keyed.unrepeatable_reason = lambda _: None
 
-original = window_chunks.windowed
+original = window_chunks.run_window
 
 
 def delete_shuffle_files(*arguments):
@@ -56,7 +56,7 @@ def delete_shuffle_files(*arguments):
     return rows
 
 
-window_chunks.windowed = delete_shuffle_files
+window_chunks.run_window = delete_shuffle_files
 rows = spark.range(0, MAPPERS * ROWS, 1, MAPPERS).selectExpr("if(pmod(hash(id, 1), 10) < 9, 7, id % 20) as k", "id")
 rows.withColumn("v", value).createOrReplaceTempView("clicks")
 env = Environment(spark, config=OPTIONS, progress=False)

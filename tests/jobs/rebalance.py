@@ -27,7 +27,7 @@ import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.rebalance import operator
-from penstock.rebalance.task import READER_BYTES
+from penstock.rebalance.task import MAX_QUEUED_BYTES
 
 spark = (
     SparkSession.builder.master(master)
@@ -228,7 +228,7 @@ def rests():
     figures = [d.as_dict()["figures"] for d in env.last_job.decisions if d.kind.value == "rebalance"]
     largest = max(consumer["largest_queue"] for consumer in figures)
     return {
-        "same": list(map(int, totals)) == summarize(rows) and 0 < largest <= READER_BYTES,
+        "same": list(map(int, totals)) == summarize(rows) and 0 < largest <= MAX_QUEUED_BYTES,
         "largest": largest,
         "rows": [consumer["rows"] for consumer in figures],
     }

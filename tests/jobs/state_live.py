@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from penstock.spark.bridge.session import embedded_session
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
 from penstock.state import start_query
 from tests.state.queries import BASE, BY_NAME, SCHEMA
@@ -22,7 +22,7 @@ changes = 0
 
 
 def die_at(name):
-    original = getattr(Folder, name)
+    original = getattr(HadoopPath, name)
 
     def change(self, *arguments, **options):
         global changes
@@ -33,7 +33,7 @@ def die_at(name):
             os.kill(os.getpid(), signal.SIGKILL)
         return original(self, *arguments, **options)
 
-    setattr(Folder, name, change)
+    setattr(HadoopPath, name, change)
 
 
 if deadly:

@@ -11,10 +11,10 @@ import sys
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.bridge.session import embedded_session
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
 from penstock.state import abort, inspect, rescale, start_query
-from penstock.state.journal import FOLDER, Journal
+from penstock.state.journal import STAGING_FOLDER, Journal
 from tests.state.queries import BASE, BY_NAME, SCHEMA
 
 classes, endpoint, command, *arguments = sys.argv[1:]
@@ -30,7 +30,7 @@ bridge = Bridge(spark)
 
 
 def kill(local, store, change):
-    Folder(bridge, local).copy_to(Folder(bridge, store))
+    HadoopPath(bridge, local).copy_to(HadoopPath(bridge, store))
     objects = bridge.find("ObjectStore")
     objects.dieBefore(int(change))
     rescale(store, 8, spark=spark)
@@ -57,8 +57,8 @@ def go_on(name, folder, *stores):
     for store in stores:
         for action in ("resume", "abort", "restart"):
             checkpoint = f"{store}-{action}"
-            Folder(bridge, store).copy_to(Folder(bridge, checkpoint))
-            location = Folder(bridge, checkpoint)
+            HadoopPath(bridge, store).copy_to(HadoopPath(bridge, checkpoint))
+            location = HadoopPath(bridge, checkpoint)
             journal = Journal.load(location)
             committed = location.child("commits/2").exists()
             if action == "resume" and not (committed and journal is None):
@@ -81,7 +81,7 @@ def go_on(name, folder, *stores):
                         "committed": committed,
                         "number": number,
                         "after": after.max_parallelism,
-                        "left": location.child(FOLDER).exists(),
+                        "left": location.child(STAGING_FOLDER).exists(),
                         "batches": str(batches),
                     }
                 ),

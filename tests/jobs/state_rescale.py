@@ -9,7 +9,7 @@ import signal
 import sys
 
 from penstock.spark.bridge.session import embedded_session
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.state import rescale
 
 location, number, deadly = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -17,7 +17,7 @@ changes = 0
 
 
 def count_changes(name):
-    original = getattr(Folder, name)
+    original = getattr(HadoopPath, name)
 
     def change(self, *arguments, **options):
         global changes
@@ -26,7 +26,7 @@ def count_changes(name):
             os.kill(os.getpid(), signal.SIGKILL if deadly > 0 else signal.SIGSTOP)
         return original(self, *arguments, **options)
 
-    setattr(Folder, name, change)
+    setattr(HadoopPath, name, change)
 
 
 for method in ("make", "write", "copy_to", "move_to", "delete"):

@@ -41,7 +41,7 @@ def write(name: str) -> None:
 
 
 def die() -> None:
-    """Exit when the tables are registered in the catalogue, but the folders are not committed."""
+    """Exit when the tables are registered in the catalog, but the folders are not committed."""
     spark.sql("create table overwritten using parquet partitioned by (p) as select 1L as id, 1 as p")
     arrived = threading.Semaphore(0)
 

@@ -61,7 +61,7 @@ def test_prometheus_metrics() -> None:
 
 def test_every_instrument_is_exported_and_documented() -> None:
     page = (DOCS / "reference" / "metrics.md").read_text()
-    text = PrometheusMeter().scraped("")[0].decode()
+    text = PrometheusMeter().scrape("")[0].decode()
     for instrument in i.INSTRUMENTS:
         assert f"# HELP {instrument.prometheus_name} {instrument.doc}" in text
         assert f"`{instrument.prometheus_name}`" in page
@@ -87,13 +87,13 @@ def test_a_job_on_spark_is_counted(spark: SparkSession) -> None:
     env = Environment(spark, config=config, progress=False, ui=True)
     assert env.ui_url is not None
 
-    def scraped() -> dict[str, float]:
+    def scrape() -> dict[str, float]:
         with urllib.request.urlopen(env.ui_url.partition("?")[0] + "metrics") as answer:
             return samples(answer.read().decode())
 
-    before = scraped()
+    before = scrape()
     env.collect(spark.range(0, 1000, 1, 4).groupBy((F.col("id") % 7).alias("k")).count())
-    after = scraped()
+    after = scrape()
     job = env.last_job
     assert job is not None
 

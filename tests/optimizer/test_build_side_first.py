@@ -6,7 +6,7 @@ import pytest
 
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
-from penstock.optimizer.build_side_first import BuildSideFirst, first_side
+from penstock.optimizer.build_side_first import BuildSideFirst, side_to_measure_first
 from penstock.optimizer.strategy import PartialResult
 from penstock.testing import MIB, StrategyHarness, measured
 
@@ -32,7 +32,10 @@ from penstock.testing import MIB, StrategyHarness, measured
 )
 def test_first_side(join_type: str, left: int | None, right: int | None, shrinking: str, expected: str | None) -> None:
     sizes = {Side.LEFT: left, Side.RIGHT: right}
-    assert first_side(JoinType(join_type), sizes, [side for side in Side if side[0] in shrinking], 16) == expected
+    assert (
+        side_to_measure_first(JoinType(join_type), sizes, [side for side in Side if side[0] in shrinking], 16)
+        == expected
+    )
 
 
 def join(left: Any, right: Any, shrinking: str = "l", sources: Any = ((), ()), filters: Any = ()) -> Any:

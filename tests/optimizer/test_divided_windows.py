@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from tests.support.paths import TESTS
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -59,11 +58,11 @@ def test_a_hot_key_is_computed_by_several_tasks(spark: SparkSession, make_env: C
     assert 0.9 * MAPPERS * ROWS < hot < MAPPERS * ROWS
     assert sampled.shuffle_read == written.shuffle_read == summed.shuffle_read == hot
     assert summed.tasks == chunks
-    assert max(summed.read_per_task) < 2 * hot / chunks
+    assert max(summed.shuffle_read_per_task) < 2 * hot / chunks
     assert computed.shuffle_read == MAPPERS * ROWS
     assert computed.tasks == decision.outcome["tasks"] > chunks
-    assert sorted(computed.read_per_task[-chunks:]) == sorted(summed.read_per_task)
-    assert max(computed.read_per_task) < 2 * hot / chunks
+    assert sorted(computed.shuffle_read_per_task[-chunks:]) == sorted(summed.shuffle_read_per_task)
+    assert max(computed.shuffle_read_per_task) < 2 * hot / chunks
 
 
 @pytest.mark.thorough
@@ -116,7 +115,7 @@ def test_a_window_with_few_order_values_falls_back(spark: SparkSession, make_env
     assert decision.outcome["split"] == 0
     assert "its order divides its rows too unevenly" in decision.outcome["because"]
     *_, computed = stages(spark, job, "Window")
-    assert max(computed.read_per_task) > 0.9 * MAPPERS * ROWS
+    assert max(computed.shuffle_read_per_task) > 0.9 * MAPPERS * ROWS
     (tasks,) = (decision for decision in job.decisions if "skewed keys are split" in decision.reason)
     assert tasks.kind.value == "vertex parallelism"
     assert tasks.outcome["instead"] == "its tasks read whole partitions"

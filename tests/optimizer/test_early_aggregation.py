@@ -6,7 +6,7 @@ import pytest
 
 from penstock.decisions.log import DecisionKind
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, JoinOperator, JoinType, ScanOperator, Side
-from penstock.optimizer.early_aggregation import EarlyAggregation, is_worth_it
+from penstock.optimizer.early_aggregation import EarlyAggregation, is_cheaper_before_copies
 from penstock.testing import MIB, StrategyHarness, measured
 
 
@@ -24,7 +24,7 @@ from penstock.testing import MIB, StrategyHarness, measured
     ],
 )
 def test_is_worth_it(rows: int, groups: int, copies: int, expected: bool) -> None:
-    assert is_worth_it(rows, groups, copies) is expected
+    assert is_cheaper_before_copies(rows, groups, copies) is expected
 
 
 # sales joined with items (3) and stores (4), copied by node 20 and aggregated by node 30

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.decisions.log import DecisionKind
 from penstock.graph import JoinOperator, JoinStrategy, JoinType, Operator, OperatorKind, ShuffledJoin, Side
-from penstock.optimizer.join_algorithm import JoinAlgorithm, largest_table, smallest_table
+from penstock.optimizer.join_algorithm import JoinAlgorithm, largest_hash_table, smallest_hash_table
 from penstock.testing import MIB, StrategyHarness, measured
 
 
@@ -21,7 +21,7 @@ from penstock.testing import MIB, StrategyHarness, measured
 )
 def test_largest_table(sizes: Any, memory: int, all_bytes: int, volume: int, expected: int) -> None:
     info = measured(*sizes, rows=0, memory=memory * MIB)
-    assert largest_table(info, all_bytes * MIB, volume * MIB) == expected * MIB
+    assert largest_hash_table(info, all_bytes * MIB, volume * MIB) == expected * MIB
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_largest_table(sizes: Any, memory: int, all_bytes: int, volume: int, exp
 )
 def test_smallest_table(join_type: str, left: Any, right: Any, limit: int, expected: str | None) -> None:
     results = {Side.LEFT: measured(*left, rows=0), Side.RIGHT: measured(*right, rows=0)}
-    table = smallest_table(JoinType(join_type), results, 16 * MIB, limit * MIB)
+    table = smallest_hash_table(JoinType(join_type), results, 16 * MIB, limit * MIB)
     assert (table and table[0]) == expected
 
 

@@ -24,7 +24,7 @@ from penstock.testing import StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
-    ("fractions", "needs", "order"),
+    ("fractions", "needed", "order"),
     [
         ({1: 0.9, 2: 0.6, 3: 0.1}, {}, (3, 2, 1)),
         ({1: 0.5, 2: 0.5, 3: 0.5}, {}, (1, 2, 3)),
@@ -32,8 +32,8 @@ from penstock.testing import StrategyHarness, measured
         ({1: 0.9, 2: 0.6, 3: 0.1}, {3: {2}, 2: {1}}, (1, 2, 3)),
     ],
 )
-def test_best_order(fractions: Any, needs: Any, order: Any) -> None:
-    assert best_order([1, 2, 3], fractions, {join: needs.get(join, set()) for join in fractions}) == order
+def test_best_order(fractions: Any, needed: Any, order: Any) -> None:
+    assert best_order([1, 2, 3], fractions, {join: needed.get(join, set()) for join in fractions}) == order
 
 
 def join(number: Any, build: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_chain_that_grows_is_reordered(finished: Any) -> None:
         (
             {15: {"condition_columns": frozenset({"a", "b13"})}},
             (14, 13, 15),
-        ),  # the condition of 15 needs a column of 13
+        ),  # the condition of 15 needed a column of 13
         (
             {15: {"condition_columns": frozenset({"a", "b13"})}, 14: {"condition_columns": frozenset({"b13"})}},
             (13, 15, 14),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.optimizer.skewed_aggregation import (
-    chunk_count,
     extrapolate_fraction,
     max_speedup,
+    merge_chunk_count,
     sample_count,
     speedup,
     split_evenly,
@@ -31,7 +31,7 @@ from penstock.optimizer.skewed_aggregation import (
     ],
 )
 def test_chunks(tasks: int, cores: int, chunks: int, expected: float | None) -> None:
-    assert chunk_count(tasks, cores) == chunks
+    assert merge_chunk_count(tasks, cores) == chunks
     assert expected is None or max_speedup(tasks, cores) == pytest.approx(expected, rel=0.01)
 
 

@@ -24,7 +24,7 @@ from penstock.graph import (
 from penstock.optimizer import StrategyContext, StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import DEFAULT_STRATEGIES
 from penstock.testing import MIB, StrategyHarness, measured
-from tests.support.words import INTERNAL
+from tests.support.words import INTERNAL_TERMS
 
 ORDERS = JoinSide(
     keys=("o_custkey",), tables=("orders",), key_tables=("orders",), source_bytes=90 * MIB, may_shrink=True
@@ -136,7 +136,7 @@ def test_a_sentence_names_tables_and_keys_of_the_query(case: str) -> None:
     job, kind, expected = CASES[case]
     *_, sentence = (decision.displayed.sentence for decision in job.decisions if decision.kind is kind)
     assert sentence == expected
-    assert not INTERNAL.search(sentence)
+    assert not INTERNAL_TERMS.search(sentence)
 
 
 def test_no_shuffle_after_a_single_task() -> None:
@@ -186,7 +186,7 @@ def test_a_broadcast_after_the_shuffle_of_the_other_side_saves_nothing() -> None
     job = decided(both, n2=measured(5))
     (displayed,) = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
     assert displayed.not_shuffled is None
-    assert displayed.sentence.endswith("(limit 10.0 MiB); orders was already shuffled when that was measured")
+    assert displayed.sentence.endswith("(limit 10.0 MiB); orders was already shuffled when customer was measured")
 
 
 MANY = JoinSide(keys=("item_sk",), tables=("sales", "a", "b", "c", "d"), is_aggregated=True)
@@ -201,7 +201,7 @@ SELF_JOIN = "groups of sales with 4 more tables join others like them on item_sk
             [
                 (
                     "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side was already "
-                    "shuffled when that was measured"
+                    "shuffled when one side was measured"
                 ),
             ],
         ),
@@ -211,7 +211,7 @@ SELF_JOIN = "groups of sales with 4 more tables join others like them on item_sk
                 "one side is not broadcast, as it is 12.0 MiB compressed (limit 10.0 MiB)",
                 (
                     "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side is not, as it is "
-                    "12.0 MiB compressed; the other side was already shuffled when that was measured"
+                    "12.0 MiB compressed; the other side was already shuffled when one side was measured"
                 ),
             ],
         ),
@@ -251,7 +251,7 @@ def test_a_broadcast_says_why_the_other_side_is_not_broadcast(refused: Any, refu
     *_, displayed = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
     assert displayed.sentence == (
         f"orders join customer on o_custkey: customer is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB){refusal}; "
-        "orders was already shuffled when that was measured"
+        "orders was already shuffled when customer was measured"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
@@ -19,9 +21,6 @@ from tests.support.equality import assert_as_plain_spark, assert_same_rows
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -391,7 +390,9 @@ def test_a_hot_key_is_split_over_tasks(
     )
     options = SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
     on, off = (check(make_env(**options | {f"{SKEW}.strategy": strategy}), df) for strategy in ("AUTO", "NONE"))
-    most = [max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)]
+    most = [
+        max(max(stage.shuffle_read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)
+    ]
     if how in {"right", "full"}:
         assert most[0] == most[1]
         assert how == "full" or "left side not split" in chosen(on, "skew")
@@ -483,7 +484,9 @@ def test_a_hot_group_is_merged_from_several_tasks(
         f"{SKEW}.strategy": "FORCED" if is_split else "AUTO",
     }
     job = check(make_env(**options), df)
-    most = max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Aggregate" if not is_split else ""))
+    most = max(
+        max(stage.shuffle_read_per_task, default=0) for stage in stages(spark, job, "Aggregate" if not is_split else "")
+    )
     assert (most < 0.2 * ROWS) is is_split
     assert chosen(job, "skew")[0].startswith("not split") is not is_split
 

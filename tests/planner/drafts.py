@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Never
 
 from penstock.connectors.core.coordinator import SourceCoordinator
@@ -15,8 +16,6 @@ from penstock.spark.plans.nodes import LogicalNode
 from penstock.testing import ARROWS, stream_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock import Environment
     from penstock.planner.outputs import Output
 

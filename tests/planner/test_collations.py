@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +10,6 @@ import pytest
 from tests.support.outcomes import CONFIGS, assert_outcome_as_plain_spark, mostly_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

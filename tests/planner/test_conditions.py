@@ -42,9 +42,9 @@ def test_plans_that_are_repeatable(below: Any) -> None:
 @pytest.mark.parametrize(
     ("below", "cause"),
     [
-        (replace(plan("BatchEvalPython", FILES), unstable=RANDOM), "PythonUDF"),
-        (plan("Project", replace(plan("Project", FILES), unstable=frozenset({"Rand"}))), "Rand"),
-        (plan("Join", FILES, replace(plan("Project", FILES), unstable=RANDOM)), "PythonUDF"),
+        (replace(plan("BatchEvalPython", FILES), nondeterministic=RANDOM), "PythonUDF"),
+        (plan("Project", replace(plan("Project", FILES), nondeterministic=frozenset({"Rand"}))), "Rand"),
+        (plan("Join", FILES, replace(plan("Project", FILES), nondeterministic=RANDOM)), "PythonUDF"),
         (plan("Project", plan("GlobalLimit", plan("LocalLimit", FILES))), "GlobalLimit"),
         (with_functions(plan("Aggregate", FILES), "Sum", "First"), "First"),
         (plan("Window", FILES), "Window"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -21,9 +23,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 QUOTIENT = "sum(id) / (max(k) - 49) as v"

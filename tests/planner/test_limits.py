@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,6 @@ from pyspark.sql import functions as F
 from tests.support.outcomes import CONFIGS, assert_same_outcome, mostly_slow, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,6 @@ from penstock.scheduler.job import Job
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -96,7 +95,7 @@ def test_an_open_sink_is_aborted_if_the_job_cannot_be_planned(
     def fails(*_: Any) -> None:
         raise RuntimeError("no plan")
 
-    monkeypatch.setattr(env, "_planned", fails)
+    monkeypatch.setattr(env, "_plan", fails)
     env.write(spark.range(3), Recorded(calls))
     with pytest.raises(RuntimeError, match="no plan"):
         env.execute()

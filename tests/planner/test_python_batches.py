@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -21,9 +22,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.services import Sqlite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock import Environment

@@ -44,9 +44,9 @@ CASES: dict[str, tuple[Any, Any, int | None, int | None, bool, bool, tuple[str, 
 
 @pytest.mark.parametrize("name", CASES)
 def test_choose_user_parallelism(name: str) -> None:
-    last, operator, parallelism, size, ordered, accepts_parallelism, expected = CASES[name]
+    last, operator, parallelism, size, is_ordered, accepts_parallelism, expected = CASES[name]
     setting = choose_user_parallelism(
-        [last], [operator], parallelism, size, ordered=ordered, accepts_parallelism=accepts_parallelism
+        [last], [operator], parallelism, size, is_ordered=is_ordered, accepts_parallelism=accepts_parallelism
     )
     assert (setting.chosen, setting.parallelism, setting.file_size, setting.keeps_exchange) == expected
     assert bool(setting.reason) == (setting != UserParallelism())

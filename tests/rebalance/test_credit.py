@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.rebalance.record_writer import MAX_ROWS, MIN_ROWS, ChannelCredit
+from penstock.rebalance.channel_selector import MAX_ROWS, MIN_ROWS, ChannelCredit
 
 
 def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: float = 0.0) -> Any:
@@ -13,7 +13,7 @@ def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: flo
     in_flight = []
     free_at = now
     while now < end:
-        while not credit.full:
+        while not credit.is_full:
             rows = credit.next_rows(row_bytes)
             credit.on_sent(rows, int(rows * row_bytes), now)
             free_at = max(free_at, now) + rows / pace
@@ -25,12 +25,12 @@ def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: flo
 
 def test_a_single_small_batch_before_the_first_acknowledgement() -> None:
     credit = ChannelCredit(1 << 20)
-    assert not credit.full
+    assert not credit.is_full
     assert credit.next_rows(100) == MIN_ROWS
     credit.on_sent(MIN_ROWS, 3200, 0.0)
-    assert credit.full
+    assert credit.is_full
     credit.on_ack(1.0)
-    assert not credit.full
+    assert not credit.is_full
     assert credit.pace == MIN_ROWS
 
 
@@ -48,13 +48,13 @@ def test_a_slow_consumer_has_at_most_a_small_batch() -> None:
     credit = ChannelCredit(1 << 20)
     run(credit, 100, 5)
     assert credit.next_rows(100) == MIN_ROWS
-    assert credit.buffers <= 1
+    assert credit.batches_in_flight <= 1
 
 
 def test_a_consumer_that_becomes_slow_is_noticed() -> None:
     credit = ChannelCredit(1 << 30)
     now = run(credit, 100_000, 2)
-    while credit.buffers:
+    while credit.batches_in_flight:
         credit.on_ack(now)
     before = credit.next_rows(100)
     run(credit, 1000, 30, now=now)
@@ -64,7 +64,7 @@ def test_a_consumer_that_becomes_slow_is_noticed() -> None:
 def test_bytes_are_capped() -> None:
     credit = ChannelCredit(10_000)
     run(credit, 1_000_000, 1)
-    assert credit.bytes <= 10_000
+    assert credit.bytes_in_flight <= 10_000
     assert credit.next_rows(100) <= 100
     assert credit.next_rows(1_000_000) == 1  # a larger row is sent alone
 

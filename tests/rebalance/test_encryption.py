@@ -6,17 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import md5
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.loopback import Wiretap, machine_address, spare_address
 from tests.support.paths import TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 JOB = TESTS / "jobs" / "marked_rows.py"
 PASSWORD = "hunter2-of-the-key-store"
@@ -78,7 +76,7 @@ def sent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environ)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, done.stderr[-4000:]
-    return Sent(json.loads(lines[0].removeprefix("RESULT ")), wiretap.recorded)
+    return Sent(json.loads(lines[0].removeprefix("RESULT ")), wiretap.packets)
 
 
 def test_rows_of_an_unencrypted_session_are_readable(sent: Sent) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,16 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.config import Configuration
 from penstock.errors import JobError, NoBarrierError, RebalanceError, SourceError
-from penstock.hints.plan_hints import Exchange
+from penstock.hints.plan_hints import RequestedExchange
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.run import barrier
-from penstock.spark.run.barrier import _CHECKSUMS, task_slots
+from penstock.spark.run.barrier import _RERUN_SETTINGS, task_slots
 from tests.conftest import OFF
 from tests.scheduler.test_cluster import cluster
 from tests.support.paths import TESTS
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -152,7 +151,7 @@ def test_sessions_that_cannot_run_a_barrier_stage(
     assert sorted(penstock.rebalance(spark.range(3), adaptive=True).dataframe().collect()) == [(0,), (1,), (2,)]
 
 
-@pytest.mark.parametrize("key", _CHECKSUMS)
+@pytest.mark.parametrize("key", _RERUN_SETTINGS)
 def test_clusters_that_would_not_detect_a_lost_block(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: Any
 ) -> None:
@@ -169,7 +168,7 @@ def test_clusters_that_would_not_detect_a_lost_block(
 def test_executors_are_awaited_only_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that requests more consumers than there will ever be must not wait at every query."""
     monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
-    monkeypatch.setattr(barrier, "_check_lost_blocks", lambda _: None)
+    monkeypatch.setattr(barrier, "_require_rerun_detection", lambda _: None)
     monkeypatch.setattr(barrier, "_STARTUP_SECONDS", 0.6)
     monkeypatch.setattr(barrier, "_FIRST_REQUESTS", {})
     durations = []
@@ -226,13 +225,13 @@ PRECEDENCE = [
 @pytest.mark.parametrize(("option", "first", "second", "first_is", "second_is"), PRECEDENCE)
 def test_the_call_wins_over_the_option(option: Any, first: Any, second: Any, first_is: Any, second_is: Any) -> None:
     config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
-    assert Exchange(first).resolved(config, None)[0] == first_is
-    assert Exchange(second, pointwise=True).resolved(config, None)[0] == second_is
+    assert RequestedExchange(first).resolve_options(config, None)[0] == first_is
+    assert RequestedExchange(second, pointwise=True).resolve_options(config, None)[0] == second_is
 
 
 @pytest.mark.parametrize(("channels", "expected"), [(None, True), (2, True), (1, False)])
 def test_a_single_channel_is_not_adaptive(channels: int | None, expected: bool) -> None:
-    assert Exchange(True).resolved(Configuration.load({}), channels)[0] is expected
+    assert RequestedExchange(True).resolve_options(Configuration.load({}), channels)[0] is expected
 
 
 @pytest.mark.parametrize("option", [False, True])
@@ -245,7 +244,7 @@ def test_a_rebalance_to_a_single_consumer_is_an_ordinary_exchange(spark: SparkSe
         lambda batches: batches, "id bigint"
     )
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
-    assert {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges} & {"REBALANCE"}
+    assert {str(edge.partitioner) for edge in env.last_job.graphs.initial.edges} & {"REBALANCE"}
     assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
 
 
@@ -288,14 +287,14 @@ def test_a_rescale_divides_tasks_as_flink_does(
         upstream_tasks, "n bigint, first bigint"
     )
     assert len(env.collect(df)) == consumers
-    (read,) = [stage.read_per_task for stage in stages(spark, env.last_job) if stage.shuffle_read]
+    (read,) = [stage.shuffle_read_per_task for stage in stages(spark, env.last_job) if stage.shuffle_read]
     assert read == expected
 
 
 @pytest.mark.parametrize(("option", "argument", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
 def test_the_traverse_size_of_the_call_wins(option: int | None, argument: int | None, expected: int) -> None:
     options = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
-    assert Exchange(True, argument).resolved(Configuration.load(options), 2)[1] == expected
+    assert RequestedExchange(True, argument).resolve_options(Configuration.load(options), 2)[1] == expected
 
 
 OPTION = "taskmanager.network.adaptive-partitioner"
@@ -379,7 +378,7 @@ def test_the_option_alone_makes_a_call_adaptive(
     rebalanced = getattr(penstock, how)(spark.range(0, 100, 1, 2), 2)
     df = rebalanced.map_in_arrow(lambda batches: batches, "id bigint")
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
-    assert f"{how.upper()}(least loaded of 4)" in {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges}
+    assert f"{how.upper()}(least loaded of 4)" in {str(edge.partitioner) for edge in env.last_job.graphs.initial.edges}
 
 
 @pytest.mark.parametrize("option", [False, True])
@@ -388,7 +387,7 @@ def test_a_traverse_size_alone_switches_an_exchange_on(
     option: bool, adaptive: bool | None, argument: int, expected: bool
 ) -> None:
     config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
-    assert Exchange(adaptive, argument).resolved(config, 2) == (expected, argument)
+    assert RequestedExchange(adaptive, argument).resolve_options(config, 2) == (expected, argument)
 
 
 def test_a_job_runs_an_exchange_that_only_its_traverse_size_switches_on(
@@ -399,7 +398,7 @@ def test_a_job_runs_an_exchange_that_only_its_traverse_size_switches_on(
         lambda batches: batches, "id bigint"
     )
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
-    assert "REBALANCE(least loaded of 3)" in {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges}
+    assert "REBALANCE(least loaded of 3)" in {str(edge.partitioner) for edge in env.last_job.graphs.initial.edges}
 
 
 @pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])

@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 from penstock.rebalance.operator import _pickled_by_value
-from penstock.rebalance.pulled import PullTask
+from penstock.rebalance.pull_task import PullTask
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask
 
 NONE: Any = None

@@ -20,7 +20,7 @@ def shake(
     nonce, own = os.urandom(16), os.urandom(16)
     answer = replayed or protocol.hello(writers_secret, nonce, own, writer, reader)
     accepted = protocol.check_hello(readers_secret, nonce, answer, reader)
-    trusted = accepted is not None and protocol.check_reader(writers_secret, nonce, own, writer, reader, accepted[1])
+    trusted = accepted is not None and protocol.is_proof(writers_secret, nonce, own, writer, reader, accepted[1])
     return accepted, trusted, answer
 
 
@@ -52,7 +52,7 @@ def test_an_answer_for_another_reader_is_rejected() -> None:
 def test_a_reader_that_repeats_the_writers_proof_is_rejected() -> None:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = protocol.hello(SECRET, nonce, own, 3, 1)
-    assert not protocol.check_reader(SECRET, nonce, own, 3, 1, answer[-32:])
+    assert not protocol.is_proof(SECRET, nonce, own, 3, 1, answer[-32:])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_reader_that_repeats_the_writers_proof_is_rejected() -> None:
 )
 def test_frames(kind: Any, rows: int, size: Any) -> None:
     header = protocol.frame_header(kind, rows, size)
-    assert len(header) == protocol.FRAME_BYTES
+    assert len(header) == protocol.HEADER_BYTES
     assert protocol.read_frame_header(header) == (kind, rows, size)
 
 
@@ -68,5 +68,5 @@ def test_frames(kind: Any, rows: int, size: Any) -> None:
     "header", [bytes(13), b"\xff" * 13, protocol.frame_header(FrameKind.BATCH, 1, 0), b"GET / HTTP/1."]
 )
 def test_broken_frames(header: Any) -> None:
-    with pytest.raises(RebalanceError, match="broken"):
+    with pytest.raises(RebalanceError, match="invalid"):
         protocol.read_frame_header(header)

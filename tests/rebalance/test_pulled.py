@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,15 +28,13 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from penstock.errors import RebalanceError
-from penstock.rebalance.operator import drop_with, new_reports
-from penstock.rebalance.pulled import PullTask
+from penstock.rebalance.operator import release_with_owner, report_accumulator
+from penstock.rebalance.pull_task import PullTask
 from tests.conftest import OFF
 from tests.support.equality import assert_same_rows
 from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 ON = OFF | {"taskmanager.network.adaptive-partitioner.enabled": True}
@@ -532,8 +531,8 @@ def test_reports_of_tasks_are_released(spark: SparkSession) -> None:
 
 def test_a_task_that_runs_again_may_still_report(spark: SparkSession) -> None:
     """PySpark would stop updating all accumulators after an update of an unregistered accumulator."""
-    owner, reports = threading.Event(), new_reports(spark)
-    drop_with(owner, reports)
+    owner, reports = threading.Event(), report_accumulator(spark)
+    release_with_owner(owner, reports)
     number = reports.aid
     _accumulatorRegistry[number] += [{"rows": 1}]
     assert reports.value == [{"rows": 1}]

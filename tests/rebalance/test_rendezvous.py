@@ -26,7 +26,7 @@ ALL = [Peer("host", 1000 + index) for index in range(4)]
 def tenth(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
     """Stand in for Spark: task attempts 0 to 9 belong to stage attempt 0, 10 to 19 to stage attempt 1."""
     del stage, index
-    return StageAttempt(task_attempt // 10, is_whole=True)
+    return StageAttempt(task_attempt // 10, runs_all_tasks=True)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def at(server: Any, exchange: str = "x") -> Any:
 
 
 def address_of(server: RendezvousServer) -> ServerAddress:
-    return ServerAddress("127.0.0.1", server.channels.port, server.channels.secret)
+    return ServerAddress("127.0.0.1", server.channel_server.port, server.channel_server.secret)
 
 
 def hello(secret: bytes, server_nonce: bytes, nonce: bytes) -> bytes:
@@ -57,7 +57,7 @@ class Task(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.outcome = self.rendezvous.meet(*self.call)
+            self.outcome = self.rendezvous.exchange_addresses(*self.call)
         except RebalanceError as error:
             self.outcome = str(error)
 
@@ -82,7 +82,7 @@ def test_every_attempt_has_its_own_secret(server: Any) -> None:
         answers([Task(at(server), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
     )
     assert first[0][1] != second[0][1]
-    assert server.channels.secret not in {first[0][1], second[0][1]}
+    assert server.channel_server.secret not in {first[0][1], second[0][1]}
 
 
 def test_stages_do_not_mix(server: Any) -> None:
@@ -113,8 +113,8 @@ def test_a_task_of_an_earlier_attempt() -> None:
 
 def test_a_part_of_a_stage() -> None:
     """The other tasks belong to an earlier attempt, in which rows were distributed differently."""
-    server = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: StageAttempt(1, is_whole=False))
-    assert "Spark runs 3 tasks of the rebalance, and not all of its stage" in Task(at(server), 0, tasks=3).answer()
+    server = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: StageAttempt(1, runs_all_tasks=False))
+    assert "Spark reruns only 3 tasks of the rebalance, not its whole stage" in Task(at(server), 0, tasks=3).answer()
 
 
 def test_a_task_of_an_earlier_attempt_that_finishes_while_others_wait() -> None:
@@ -123,11 +123,11 @@ def test_a_task_of_an_earlier_attempt_that_finishes_while_others_wait() -> None:
     def running(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
         del stage, task_attempt
         calls.append(index)
-        return StageAttempt(1, is_whole=len(calls) <= 4)
+        return StageAttempt(1, runs_all_tasks=len(calls) <= 4)
 
     server = RendezvousServer("127.0.0.1", running)
     messages = answers([Task(at(server), index) for index in range(4)])
-    assert all("not all of its stage" in message for message in messages)
+    assert all("not its whole stage" in message for message in messages)
     assert len(calls) == 5
 
 
@@ -179,18 +179,20 @@ def test_a_server_without_the_secret_is_not_trusted() -> None:
             sock.sendall(bytes(NONCE_BYTES))
             nonce = sock.recv(4096)[:NONCE_BYTES]
             sock.sendall(channel.prove(b"guess", b"driver", bytes(NONCE_BYTES), nonce))
-            sock.sendall(channel.seals(b"guess", bytes(NONCE_BYTES), nonce)[1].seal(evil))
+            sock.sendall(channel.create_seals(b"guess", bytes(NONCE_BYTES), nonce)[1].seal(evil))
         assert task.answer() is None
 
 
 def test_a_replayed_call_is_rejected(server: Any) -> None:
     """A recorded handshake and call are invalid with another nonce of the server."""
-    secret, nonce = server.channels.secret, bytes(range(NONCE_BYTES))
+    secret, nonce = server.channel_server.secret, bytes(range(NONCE_BYTES))
 
     def call(nonce_of: Any) -> Any:
-        with socket.create_connection(("127.0.0.1", server.channels.port)) as sock:
+        with socket.create_connection(("127.0.0.1", server.channel_server.port)) as sock:
             server_nonce = nonce_of(sock.recv(NONCE_BYTES, socket.MSG_WAITALL))
-            message = channel.seals(secret, server_nonce, nonce)[0].seal(Caller("x", 7, 0, 0, 1, "host", 1).body())
+            message = channel.create_seals(secret, server_nonce, nonce)[0].seal(
+                Caller("x", 7, 0, 0, 1, "host", 1).body()
+            )
             sock.sendall(hello(secret, server_nonce, nonce) + message)
             return sock.recv(4096)
 
@@ -200,7 +202,7 @@ def test_a_replayed_call_is_rejected(server: Any) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
 def test_other_connections_delay_no_task(server: Any, content: Any) -> None:
-    strangers = [socket.create_connection(("127.0.0.1", server.channels.port)) for _ in range(20)]
+    strangers = [socket.create_connection(("127.0.0.1", server.channel_server.port)) for _ in range(20)]
     for stranger in strangers:
         stranger.sendall(content)
     assert all(answers([Task(at(server), index) for index in range(4)]))
@@ -209,27 +211,27 @@ def test_other_connections_delay_no_task(server: Any, content: Any) -> None:
 
 
 def test_many_idle_connections_exclude_no_task(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "LIMIT", 16)
+    monkeypatch.setattr(channel, "MAX_UNAUTHENTICATED", 16)
     with ExitStack() as stack:
         for _ in range(40):
-            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.channels.port)))
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.channel_server.port)))
             idle.recv(NONCE_BYTES, socket.MSG_WAITALL)
         assert [peers for peers, _ in answers([Task(at(server), index) for index in range(4)])] == [ALL] * 4
-        assert len(server.channels._unauthenticated) <= 16
+        assert len(server.channel_server._unauthenticated) <= 16
 
 
 def test_proven_connections_are_not_counted_as_strangers(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "LIMIT", 4)
+    monkeypatch.setattr(channel, "MAX_UNAUTHENTICATED", 4)
     tasks = [Task(at(server), index, tasks=6) for index in range(6)]
     assert [len(peers) for peers, _ in answers(tasks)] == [6] * 6  # all six are connected until the last one comes
-    assert not server.channels._unauthenticated
+    assert not server.channel_server._unauthenticated
 
 
 def test_only_recent_abandoned_attempts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_server, "_MAX_ABANDONED", 4)
     server = RendezvousServer("127.0.0.1", tenth, timeout=0.05)
     assert [Task(at(server, f"exchange {number}"), 0).answer() for number in range(10)] == [None] * 10
-    assert [key.exchange for key in server._abandoned] == [f"exchange {number}" for number in range(6, 10)]
+    assert [exchange for exchange, _, _ in server._abandoned] == [f"exchange {number}" for number in range(6, 10)]
     # A late task of a forgotten attempt does not wait forever.
     assert Task(at(server, "exchange 0"), 1).answer() is None
 

@@ -6,8 +6,9 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,11 +16,7 @@ import pytest
 from penstock.errors import LostConnectionError, RebalanceError
 from penstock.rebalance import network, protocol
 from penstock.rebalance.rendezvous import Peer
-from penstock.rebalance.task import ExchangeSpec, _Running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from penstock.rebalance.task import ExchangeSpec, _RunningTask
 
 SECRET = b"s" * 32
 
@@ -39,7 +36,7 @@ class Stage:
     ) -> None:
         self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(tasks)]
         self.peers = [Peer("127.0.0.1", listener.getsockname()[1]) for listener in self.listeners]
-        self.running = [_Running(spec, i, tasks) for i in range(tasks)]
+        self.running = [_RunningTask(spec, i, tasks) for i in range(tasks)]
         self.secrets = secrets or [SECRET] * tasks
         self.outputs: list[list[Any]] = [[] for _ in range(tasks)]
         self.errors: list[BaseException | None] = [None] * tasks
@@ -119,7 +116,7 @@ def test_queued_bytes_are_limited_while_a_reader_pauses() -> None:
             yield batch
 
     bound = 64 << 10
-    stage = Stage(4, ExchangeSpec(4, reader_bytes=bound), rests, rows=50_000)
+    stage = Stage(4, ExchangeSpec(4, max_queued_bytes=bound), rests, rows=50_000)
     stage.run()
     assert stage.all_rows() == list(range(200_000))
     assert max(running.report().largest_queue for running in stage.running) <= bound
@@ -206,7 +203,7 @@ def test_a_connection_cut_in_the_middle_of_a_frame(part: str) -> None:
     """A peer that knows the secret, but fails while it sends."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
         peers = [Peer("127.0.0.1", end.getsockname()[1]) for end in (listener, other)]
-        running = _Running(ExchangeSpec(1), 0, 2)
+        running = _RunningTask(ExchangeSpec(1), 0, 2)
         outcome: list[Any] = []
 
         def read() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.decisions.log import DecisionLog
 from penstock.report.explain import LATER, ExplainedInput, ExplainedNode, ExplainedPlan
-from tests.support.words import INTERNAL
+from tests.support.words import INTERNAL_TERMS
 
 
 def node(number: int, label: str, tasks: int | None, *inputs: tuple[int, str], reason: str = LATER) -> ExplainedNode:
@@ -43,7 +43,7 @@ def test_a_plan_prints_as_a_tree() -> None:
         "    to one task: aggregate by o_date, 4 tasks: set by the user",
         "      shuffled by o_date: orders join customer on o_custkey (see above)",
     ]
-    assert not INTERNAL.search("\n".join(lines))
+    assert not INTERNAL_TERMS.search("\n".join(lines))
 
 
 def test_a_plan_converts_to_a_dict() -> None:

@@ -179,12 +179,12 @@ def test_lines_fit_the_terminal_and_disappear_at_the_end(tmp_path: Path, width: 
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(root=str(ROOT)))
     with Terminal([sys.executable, str(program)], width) as terminal:
-        terminal.until("3 of 20 tasks")
+        terminal.wait_for("3 of 20 tasks")
         assert sum("of 7 operators" in line for line in terminal.lines) == 1
         assert sum("of 20 tasks" in line for line in terminal.lines) == 1
         assert "5.0 MiB  1.2 M rows" in terminal.text
         terminal.type("\x03")
-        terminal.end()
+        terminal.wait_for_exit()
         assert terminal.lines == ["it runs", "stopped"]
     for screen in terminal.screens:
         assert sum("of 20 tasks" in line for line in screen) <= 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +14,9 @@ from pyspark.sql import functions as F
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.entry.observer import record_of
-from tests.support.words import INTERNAL
+from tests.support.words import INTERNAL_TERMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 QUERIES = {"tpch": ("5", "9", "18", "21"), "tpcds": ("5", "64")}
@@ -51,7 +50,7 @@ def test_texts_have_no_internal_terms(query: Any, env: Environment, name: str) -
     texts += [vertex.reason for vertex in record.vertices.values()]
     texts += [change.sentence or "" for change in record.changes if change.shown]
     texts += [node.label for node in record.nodes.values()]
-    assert [text for text in texts if INTERNAL.search(text)] == []
+    assert [text for text in texts if INTERNAL_TERMS.search(text)] == []
     kinds = {"broadcast", "dynamic filter", "source parallelism"}
     assert all(decision.tables for decision in record.decisions if decision.kind in kinds)
 

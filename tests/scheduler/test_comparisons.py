@@ -61,10 +61,10 @@ def compared(
         graph=graph,
         plan=SimpleNamespace(sources=sources),
         bridge=None,
-        group_of=lambda vertex: vertex.id,
+        spark_job_group=lambda vertex: vertex.id,
     )
     results: Any = SimpleNamespace(
-        retained_rows=lambda vertex: {1: 250}, scanned=lambda vertex: {1: read} if read else {}
+        retained_rows=lambda vertex: {1: 250}, scanned_rows=lambda vertex: {1: read} if read else {}
     )
     compare_run(context, VERTEX, VertexRun(written(40) if result is None else result, 4), results)
     return [decision.displayed.estimate for decision in log if decision.displayed.estimate is not None]
@@ -76,7 +76,7 @@ def actual_values(*choices: Choice, **facts: Any) -> list[float | None]:
 
 FILTERED = plan("Filter", LEAF)
 WITHOUT_NULLS = plan("Filter", LEAF)
-object.__setattr__(WITHOUT_NULLS, "only_not_null", True)
+object.__setattr__(WITHOUT_NULLS, "filters_only_nulls", True)
 
 
 @pytest.mark.parametrize(

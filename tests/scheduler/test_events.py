@@ -26,7 +26,7 @@ from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE
 from penstock.history.recorder import JobRecorder
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from penstock.planner.draft import job_plan
+from penstock.planner.draft import build_job_plan
 from penstock.scheduler import adaptive_batch
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.job import Job
@@ -50,10 +50,10 @@ SUMMARIES = {
 
 
 class Stored(Results):
-    def info(self, vertex: Any) -> Any:
+    def result_info(self, vertex: Any) -> Any:
         return measured(1) if vertex.tail_id in self else None
 
-    def subpartitions(self, vertex: Any) -> Any:
+    def subpartition_bytes(self, vertex: Any) -> Any:
         return self[vertex.tail_id].sizes[0].tolist() if vertex.tail_id in self else []
 
     def skip_report(self, vertex: Any) -> None:
@@ -106,7 +106,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
         monkeypatch.setattr(adaptive_batch, "VertexRunner", lambda _: Runner(before))
         account = JobEventBus()
-        plan = job_plan(draft(text), "nightly")
+        plan = build_job_plan(draft(text), "nightly")
         log = DecisionLog(account)
         scheduler = AdaptiveBatchScheduler(
             None, None, plan, Configuration.load({}), log, account, "0123", "nightly", {}, [Changing()]

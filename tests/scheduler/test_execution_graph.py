@@ -21,8 +21,8 @@ def vertex(number: int = 1) -> JobVertex:
     return JobVertex(f"v{number}", "n", (number,), (), None, None)
 
 
-def at(state: ExecutionState, account: JobEventBus | None = None) -> ExecutionJobVertex:
-    execution = ExecutionJobVertex(vertex(), account or JobEventBus())
+def at(state: ExecutionState, event_bus: JobEventBus | None = None) -> ExecutionJobVertex:
+    execution = ExecutionJobVertex(vertex(), event_bus or JobEventBus())
     for step in PATHS[state]:
         execution.move(step)
     return execution
@@ -36,7 +36,7 @@ def test_state_changes(here: ExecutionState, there: ExecutionState) -> None:
         assert execution.state is there
         assert list(execution.snapshot.timestamps)[-1] is there
     else:
-        with pytest.raises(GraphError, match=f"v1 cannot go from {here} to {there}"):
+        with pytest.raises(GraphError, match=f"v1 cannot change from {here} to {there}"):
             execution.move(there)
         assert execution.state is here
 
@@ -61,9 +61,9 @@ def test_the_seconds_of_a_running_vertex_grow(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_each_state_change_is_an_event() -> None:
-    account = JobEventBus()
-    execution = at(FI, account)
-    snapshots = [event.vertex for event in account.events if isinstance(event, VertexChanged)]
+    event_bus = JobEventBus()
+    execution = at(FI, event_bus)
+    snapshots = [event.vertex for event in event_bus.events if isinstance(event, VertexChanged)]
     assert [snapshot.state for snapshot in snapshots] == PATHS[FI]
     assert snapshots[-1] is execution.snapshot
 

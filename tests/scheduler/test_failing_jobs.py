@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +20,6 @@ from penstock.connectors import FileSink
 from penstock.errors import ConfigError, JobError, PenstockError, SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from penstock.base.location import SourceLine
+from penstock.base.location import UserLine
 from penstock.errors import JobError, SinkError
 from penstock.graph import JobVertex
 from penstock.planner.plan import JobPlan, NodePlan
-from penstock.scheduler.failure import cause_of, describe_failure, forget_frames
+from penstock.scheduler.failure import as_user_error, clear_frames, describe_failure
 from penstock.testing import stream_graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 JAVA = "Job aborted due to stage failure: Task 3 failed 4 times\n\tat org.apache.spark.Scheduler.run(Scheduler.scala:7)"
 PYTHON = (
@@ -38,7 +36,7 @@ def failed(
         replace(
             node,
             description=(descriptions or {}).get(node.id, f"Filter {node.id}"),
-            location=SourceLine("job.py", lines[node.id]) if node.id in (lines or {}) and lines else None,
+            location=UserLine("job.py", lines[node.id]) if node.id in (lines or {}) and lines else None,
         )
         for node in graph
     ]
@@ -114,12 +112,12 @@ def test_the_hint_of_a_penstock_error_is_preserved() -> None:
 
 @pytest.mark.parametrize("error", [SinkError("it is full"), KeyboardInterrupt(), SystemExit(2)])
 def test_errors_that_users_see_unchanged(error: BaseException) -> None:
-    assert cause_of(error) is error
+    assert as_user_error(error) is error
 
 
 def test_any_other_error_becomes_a_job_error() -> None:
     error = ZeroDivisionError("division by zero")
-    job_error = cause_of(error)
+    job_error = as_user_error(error)
     assert isinstance(job_error, JobError)
     assert (job_error.message, job_error.cause) == ("the job failed", "ZeroDivisionError: division by zero")
     assert job_error.__cause__ is error
@@ -148,7 +146,7 @@ def test_an_error_releases_only_our_variables(module: str, is_retained: bool, wr
     if wrapped:
         outer = JobError("the job failed")
         outer.__cause__, error = error, outer
-    forget_frames(error)
+    clear_frames(error)
     gc.collect()
     assert (references[0]() is not None) is is_retained
     innermost = error.__cause__ or error
@@ -156,7 +154,7 @@ def test_an_error_releases_only_our_variables(module: str, is_retained: bool, wr
 
 
 def test_forgetting_the_frames_of_no_error() -> None:
-    forget_frames(None)
+    clear_frames(None)
 
 
 def test_only_the_users_frames_are_shown() -> None:

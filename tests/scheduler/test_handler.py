@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,8 +23,6 @@ from penstock.scheduler.handler import (
 from penstock.testing import RESOURCES, measured, stream_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.graph import JobVertex
     from penstock.optimizer import OperatorsFinished, ResultInfo, StrategyContext
     from penstock.scheduler.handler import JobEvent

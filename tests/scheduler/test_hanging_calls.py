@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,12 +24,9 @@ from penstock.errors import JobCancelledError, PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.scheduler.job import Job
 from tests.conftest import OFF
-from tests.support.silence import Proxy, Silent, ask
+from tests.support.silence import HangingProxy, SilentServer, send_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -41,7 +40,7 @@ class Hang:
         self._spark = spark
         self._free = threading.Event()
         self._latch = spark._jvm.java.util.concurrent.CountDownLatch(1)
-        self.server = Silent()
+        self.server = SilentServer()
         self.called = threading.Event()
 
     def in_python(self) -> None:
@@ -55,7 +54,7 @@ class Hang:
     def on_a_socket(self) -> None:
         self.called.set()
         with contextlib.suppress(ConnectionError):
-            ask(self.server.port)
+            send_request(self.server.port)
 
     def release(self) -> None:
         self._free.set()
@@ -355,9 +354,9 @@ def test_an_interrupt_during_the_start_cancels_the_job(
 
 def test_a_job_with_a_silent_broker_is_cancelled_within_two_seconds(spark: SparkSession, env: Environment) -> None:
     pytest.importorskip("confluent_kafka")
-    from penstock.connectors.kafka import KafkaSource
+    from penstock.connectors import KafkaSource
 
-    with Silent() as server:
+    with SilentServer() as server:
         env.write(env.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")), RecordingSink())
         job = env.execute_async("silent broker")
         wait_until(lambda: server.connections)
@@ -408,9 +407,9 @@ def test_long_computations_do_not_time_out(spark: SparkSession, timeout_env: Any
 
 def test_a_silent_broker_fails_the_job(timeout_env: Any) -> None:
     pytest.importorskip("confluent_kafka")
-    from penstock.connectors.kafka import KafkaSource
+    from penstock.connectors import KafkaSource
 
-    with Silent() as server:
+    with SilentServer() as server:
         message, seconds = failed(timeout_env, timeout_env.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")))
     assert f"the broker at 127.0.0.1:{server.port} has not answered for 2 s" in message
     assert seconds < 16
@@ -424,7 +423,7 @@ def test_a_database_that_becomes_silent_fails_the_job(
     server.sql(
         "CREATE TABLE IF NOT EXISTS hanging (id int primary key); DELETE FROM hanging; INSERT INTO hanging VALUES (1), (2)"
     )
-    with Proxy(server.port) as proxy:
+    with HangingProxy(server.port) as proxy:
         url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
         df = timeout_env.read(JdbcSource(url, "hanging", server.properties))
         assert timeout_env.count(df) == 2
@@ -439,7 +438,7 @@ def test_a_database_that_becomes_silent_fails_the_job(
 @pytest.mark.parametrize("database", ["postgresql", "mysql"])
 def test_a_silent_database_fails_the_job(spark: SparkSession, timeout_env: Any, database: str) -> None:
     properties = {"user": "u", "password": "p"}
-    with Silent() as server:
+    with SilentServer() as server:
         url = f"jdbc:{database}://127.0.0.1:{server.port}/d" + ("?permitMysqlScheme" if database == "mysql" else "")
         driver = "org.mariadb.jdbc.Driver" if database == "mysql" else "org.postgresql.Driver"
         started = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
@@ -19,8 +20,6 @@ from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame
 
 
@@ -104,7 +103,7 @@ def test_a_job_commits_and_finishes() -> None:
 def test_secrets_in_the_name_are_masked_everywhere(name: str) -> None:
     job = Job(name, QueryOrigin.of(None, None, name))
     job.cancel("enough")
-    assert "hunter2" not in f"{job.name} {job.origin} {job._ending.error()}"
+    assert "hunter2" not in f"{job.name} {job.origin} {job._ending.cancel_error()}"
 
 
 def test_a_failed_job_cleans_up() -> None:
@@ -215,7 +214,9 @@ def test_an_error_has_the_same_traceback_every_time() -> None:
             job.wait(10)
         lengths.append(len(list(traceback.walk_tb(raised.value.__traceback__))))
         lines = EventLines()
-        traces += [line["trace"] for event in job.events for line in lines.of(event) if line["type"] == "exception"]
+        traces += [
+            line["trace"] for event in job.events for line in lines.lines_of(event) if line["type"] == "exception"
+        ]
     assert len(set(lengths)) == len(set(traces)) == 1
     assert "IndexError: pop from empty list" in traces[0]
 

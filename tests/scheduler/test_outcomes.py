@@ -23,7 +23,7 @@ class Results:
     def __init__(self, *sizes: int) -> None:
         self.sizes = list(sizes)
 
-    def subpartitions(self, vertex: JobVertex) -> list[int]:
+    def subpartition_bytes(self, vertex: JobVertex) -> list[int]:
         assert vertex is VERTEX
         return self.sizes
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ from pyspark.sql import functions as F
 from penstock import Environment
 from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import ExecutionState
-from penstock.execution.context import group_of
+from penstock.execution.context import spark_job_group
 from penstock.graph import (
     CalcOperator,
     JobVertex,
@@ -30,9 +32,6 @@ from penstock.spark.run.jobs import stages_of
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import pandas as pd
     from pyspark.sql import SparkSession
 
@@ -129,5 +128,5 @@ def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: 
     assert decision.chosen == "right"
     assert ("stopped" in str(decision.outcome.get("because"))) is is_stopped
     (source,) = [snapshot.vertex for snapshot in env.last_job.vertices if "few" in snapshot.vertex.name]
-    began, *written = [stage.completed for stage in stages_of(Bridge(spark), group_of(env.last_job.id, source))]
+    began, *written = [stage.completed for stage in stages_of(Bridge(spark), spark_job_group(env.last_job.id, source))]
     assert (began < 20, written) == ((True, [20]) if is_stopped else (False, []))

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.threads import track_work
 from penstock.errors import SourceTimeoutError
-from penstock.scheduler.adaptive_batch import check_silence
+from penstock.scheduler.adaptive_batch import check_source_timeouts
 
 # A module whose name is that of the bridge to the JVM.
 BRIDGE = {"__name__": "py4j.clientserver"}
@@ -48,7 +48,7 @@ def test_sources_that_do_not_answer(case: str) -> None:
     deadline = time.monotonic() + 1.5
     while message is None and time.monotonic() < deadline:
         try:
-            check_silence("penstock-j1", 0.6)
+            check_source_timeouts("penstock-j1", 0.6)
         except SourceTimeoutError as error:
             message = str(error)
         time.sleep(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from penstock.scheduler.vertex_execution import VertexExecution
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.events import JobStatusEvent
 
 VERTEX = JobVertex("v2", "Join", (3, 4), (), None, None)
@@ -47,11 +46,11 @@ class Runner:
 
     def __init__(self, steps: list[Any], run: VertexRun | Exception) -> None:
         self.steps, self.outcome = steps, run
-        self.results = SimpleNamespace(subpartitions=lambda vertex: [40])
+        self.results = SimpleNamespace(subpartition_bytes=lambda vertex: [40])
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         activity = next(
-            work.what
+            work.description
             for work in running_work(threading.current_thread().name)
             if work.thread is threading.current_thread()
         )
@@ -83,7 +82,7 @@ class Case:
     ) -> None:
         self.steps: list[Any] = []
         self.sources: dict[int, Any] = {}
-        plan = SimpleNamespace(stages=stages or {}, sources=self.sources)
+        plan = SimpleNamespace(sink_stages=stages or {}, sources=self.sources)
         graph = SimpleNamespace(out_edges=lambda node_id: [])
         context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog(), graph=graph)
         decider: Any = Decider(self.steps)

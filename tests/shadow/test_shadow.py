@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
@@ -21,9 +23,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.outcomes import mostly_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -157,7 +156,7 @@ def test_changes_of_all_types_are_detected(quiet: Any, spark: SparkSession, brok
 
 
 BREAKAGES = {
-    "a row is lost": (lambda df: df.where("k <> 3"), "6 rows, plain Spark gives 7", 0, 1),
+    "a row is lost": (lambda df: df.where("k <> 3"), "6 rows, plain Spark returns 7", 0, 1),
     "a row is doubled": (lambda df: df.union(df.where("k = 3")), "8 rows", 1, 0),
     "all rows are doubled": (lambda df: df.union(df), "every row 2 times", 5, 0),
     "a row replaced by another": (lambda df: df.where("k <> 3").union(df.where("k = 4")), "other rows", 1, 1),
@@ -187,7 +186,7 @@ def test_an_injected_difference_is_detected(shadow: Any, spark: SparkSession, br
     assert comparison.verdict is Verdict.DIFFERENT
     assert reason in comparison.reason
     assert (len(comparison.examples), len(comparison.plain_examples)) == (examples, plain_examples)
-    assert "stays written" in raised.value.hint
+    assert "is kept" in raised.value.hint
     assert reason in str(raised.value)
     assert shadow.last_job.state.value == "FINISHED"
 
@@ -205,7 +204,7 @@ def test_equivalent_rows_are_equal(shadow: Any, spark: SparkSession, broken: Any
     broken(EQUAL[case])
     assert len(shadow.collect(grouped(spark))) == 7
     assert single_comparison(shadow).verdict is Verdict.EQUAL
-    assert ("doubles to 1e-9" in single_comparison(shadow).reason) is (case == "last digits")
+    assert ("doubles with a tolerance of 1e-9" in single_comparison(shadow).reason) is (case == "last digits")
 
 
 @pytest.mark.thorough
@@ -280,7 +279,7 @@ def test_equal_errors_are_equal_outcomes(shadow: Any, spark: SparkSession, name:
 @pytest.mark.thorough
 def test_an_error_of_penstock_alone_is_a_difference(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.withColumn("n", F.expr("1 / (k - 3)")))
-    with pytest.raises(RowsDifferError, match=r"Penstock raises DIVIDE_BY_ZERO.*plain Spark gives 7 rows") as raised:
+    with pytest.raises(RowsDifferError, match=r"Penstock raises DIVIDE_BY_ZERO.*plain Spark returns 7 rows") as raised:
         shadow.collect(grouped(spark))
     assert isinstance(raised.value.__cause__, JobError)
 
@@ -306,7 +305,7 @@ def raises_once_there(path: Any) -> Any:
 def test_an_error_of_plain_spark_alone_is_a_difference(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(9).mapInPandas(raises_once_there(tmp_path / "now"), "id long")
     shadow.write(df, Nowhere(then=(tmp_path / "now").touch))
-    with pytest.raises(RowsDifferError, match="plain Spark raises ValueError, Penstock gives 9 rows"):
+    with pytest.raises(RowsDifferError, match="plain Spark raises ValueError, Penstock returns 9 rows"):
         shadow.execute()
 
 
@@ -346,7 +345,7 @@ def test_a_sink_that_ignores_its_rows_is_equal(shadow: Any, spark: SparkSession,
     shadow.write(grouped(spark), FileSink(str(tmp_path / "out"), mode="ignore"))
     shadow.execute()
     assert single_comparison(shadow).verdict is Verdict.EQUAL
-    assert "took none of the rows" in single_comparison(shadow).reason
+    assert "ignored all its rows" in single_comparison(shadow).reason
 
 
 @pytest.mark.thorough

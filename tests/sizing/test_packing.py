@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.sizing.packing import SizeRow, pack_within, spread_by_count
+from penstock.sizing.packing import SizeList, pack_within, spread_by_count
 
 sizes = st.lists(st.one_of(st.just(0), st.integers(0, 100)), min_size=1, max_size=30)
 
@@ -35,12 +35,12 @@ def greedy(row: Any, limit: Any) -> Any:
     ],
 )
 def test_pack(row: list[int], limit: int, ranges: Any) -> None:
-    assert SizeRow(row).pack(limit) == ranges
+    assert SizeList(row).pack(limit) == ranges
 
 
 @given(sizes, st.integers(0, 400))
 def test_pack_is_greedy(row: Any, limit: Any) -> None:
-    packed = SizeRow(row)
+    packed = SizeList(row)
     assert packed.pack(limit) == greedy(row, limit)
     assert packed.count(limit) == len(greedy(row, limit))
 
@@ -48,7 +48,7 @@ def test_pack_is_greedy(row: Any, limit: Any) -> None:
 @given(sizes, st.integers(1, 12), st.integers(0, 60))
 @example([0, 2, 3], 2, 0)
 def test_smallest_limit(row: Any, at_most: Any, low: Any) -> None:
-    packed = SizeRow(row)
+    packed = SizeList(row)
     high = max(low, packed.total)
     expected = next((limit for limit in range(low, high + 1) if len(greedy(row, limit)) <= at_most), -1)
     assert packed.smallest_limit(at_most, low, high) == expected
@@ -57,12 +57,12 @@ def test_smallest_limit(row: Any, at_most: Any, low: Any) -> None:
 @given(sizes, st.integers(1, 12), st.integers(0, 60), st.integers(0, 200))
 def test_largest_limit(row: Any, at_least: Any, low: Any, more: Any) -> None:
     expected = next((n for n in range(low + more, low - 1, -1) if len(greedy(row, n)) >= at_least), -1)
-    assert SizeRow(row).largest_limit(at_least, low, low + more) == expected
+    assert SizeList(row).largest_limit(at_least, low, low + more) == expected
 
 
 @given(sizes, st.integers(1, 200), st.integers(1, 10), st.integers(0, 10))
 def test_pack_within_covers_everything_once_within_the_bounds(row: Any, volume: Any, lower: Any, more: Any) -> None:
-    ranges, reason = pack_within(SizeRow(row), volume, lower, lower + more)
+    ranges, reason = pack_within(SizeList(row), volume, lower, lower + more)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == len(row)
     assert all(left[1] == right[0] for left, right in itertools.pairwise(ranges))
@@ -81,4 +81,4 @@ def test_spread_by_count(units: int, ranges: int, expected: Any) -> None:
 @pytest.mark.parametrize("row", [[], [-1]])
 def test_bad_rows(row: list[int]) -> None:
     with pytest.raises(ValueError, match="at least one size"):
-        SizeRow(row)
+        SizeList(row)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +16,6 @@ from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import QUERIES_IN_MEMORY, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.state.queries import Query, Stopped

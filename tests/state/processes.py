@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 _NAMES_ITSELF = """
 import json, sys, time
 from dataclasses import asdict
 from pathlib import Path
 from penstock.commit.owner import Owner
-Path(sys.argv[1]).write_text(json.dumps(asdict(Owner.me())))
+Path(sys.argv[1]).write_text(json.dumps(asdict(Owner.current())))
 print("named", flush=True)
 time.sleep(60)
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,9 @@ from penstock.spark.plans.dataframes import with_settings
 from penstock.state import api
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BASE, ROCKSDB, STORE, Query, digest, run
-from tests.support.services import needed
+from tests.support.services import require_component
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -107,7 +106,7 @@ def test_no_permission_to_write(spark: SparkSession, checkpoint: Any) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Any]:
-    needed("A file system of a megabyte (mounting one takes root)", "/root" if os.geteuid() == 0 else None)
+    require_component("A file system of a megabyte (mounting one takes root)", "/root" if os.geteuid() == 0 else None)
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
@@ -153,7 +152,7 @@ def test_a_state_store_of_another_provider(spark: SparkSession, checkpoint: Any)
     log = checkpoint / "offsets/1"
     log.write_text(log.read_text().replace(ROCKSDB, "com.example.OtherStateStoreProvider"))
     message = refused(spark, checkpoint)
-    assert "OtherStateStoreProvider; only Spark's own two can be rescaled" in message
+    assert "OtherStateStoreProvider; only Spark's two built-in stores can be rescaled" in message
     assert f"{STORE}.providerClass=" in message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,6 @@ from penstock.spark.plans.dataframes import with_settings
 from tests.state.queries import BASE, BY_NAME, SCHEMA, write_input
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 # Batches 2, 5 and 8 compact the log: before, at and after the rescale.

@@ -13,8 +13,8 @@ import pytest
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
-from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.spark.io.filesystem import HadoopPath
+from penstock.state.journal import STAGING_FOLDER, Journal, Phase
 from tests.state.queries import run
 from tests.support.paths import TESTS
 
@@ -46,13 +46,13 @@ def test_killed_driver(spark: SparkSession, stopped: Any, tmp_path: Path, change
     for action in ("resume", "abort", "restart"):
         checkpoint = tmp_path / action
         shutil.copytree(tmp_path / "killed", checkpoint)
-        journal = Journal.load(Folder(Bridge(spark), str(checkpoint)))
+        journal = Journal.load(HadoopPath(Bridge(spark), str(checkpoint)))
         begun = [batch for batch in (2, 3) if (checkpoint / f"offsets/{batch}").exists()]
         committed = (checkpoint / "commits/2").exists() and begun == [2]
         if action == "resume":
             if not (committed and journal is None):
                 st.rescale(str(checkpoint), 8, spark=spark)
-            assert not (checkpoint / FOLDER).exists()
+            assert not (checkpoint / STAGING_FOLDER).exists()
             assert st.inspect(str(checkpoint), spark=spark).max_parallelism == 8
         elif action == "abort":
             if journal is not None and journal.phase is Phase.PUBLISHING:
@@ -69,7 +69,7 @@ def test_killed_driver(spark: SparkSession, stopped: Any, tmp_path: Path, change
             except StateError as error:
                 assert committed
                 assert "complete" in str(error)
-            assert not (checkpoint / FOLDER).exists()
+            assert not (checkpoint / STAGING_FOLDER).exists()
             assert st.inspect(str(checkpoint), spark=spark).max_parallelism == (8 if committed else 4)
         elif journal is not None and journal.phase is Phase.PUBLISHING and begun and not committed:
             # Partly published: Spark refuses to start the query until the rescale is finished or undone.

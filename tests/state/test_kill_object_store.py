@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 import pytest
 
 from tests.support.paths import TESTS
 from tests.support.services import SeaweedFs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +26,7 @@ SHARES = (0.1, 0.45, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.97)
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[SeaweedFs]:
-    server = SeaweedFs(open_to_all=True)
+    server = SeaweedFs(allows_anonymous=True)
     server.filesystem().create_dir("bucket")
     yield server
     server.close()

@@ -6,7 +6,8 @@ import json
 import os
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,9 @@ from penstock.commit import Access
 from penstock.commit.owner import Owner
 from penstock.errors import StateError
 from penstock.state import marker
-from penstock.state.marker import MARKER, Mark, mark_checkpoint, marked_process, other_process
+from penstock.state.marker import MARKER_FILE, QueryMarker, other_process, process_in_marker, write_marker
 from tests.commit.local import LocalFolder
 from tests.state.processes import named_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 ACCESS = Access(None)  # type: ignore[arg-type]
 ELSEWHERE = "elsewhere/pid:[1]/1"
@@ -28,25 +25,25 @@ ELSEWHERE = "elsewhere/pid:[1]/1"
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("penstock.commit.claims.Folder", LocalFolder)
+    monkeypatch.setattr("penstock.commit.claims.HadoopPath", LocalFolder)
     return LocalFolder(None, str(tmp_path))
 
 
-def write_marker(host: str, file: Path, *, seconds_ago: float = 0) -> None:
+def write_marker_of_host(host: str, file: Path, *, seconds_ago: float = 0) -> None:
     """Write the marker of a process of another machine."""
     file.write_text(json.dumps({"host": host, "pid": 1, "started": "1"}))
     os.utime(file, (time.time() - seconds_ago,) * 2)
 
 
 def test_a_live_process_is_returned_until_it_ends(checkpoint: Any, tmp_path: Path) -> None:
-    with named_in(tmp_path / MARKER) as process:
+    with named_in(tmp_path / MARKER_FILE) as process:
         named = other_process(ACCESS, checkpoint)
         assert named is not None
         assert named.pid == process.pid
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert other_process(ACCESS, checkpoint) is None, "a zombie has ended"
-    assert marked_process(checkpoint) == named
+    assert process_in_marker(checkpoint) == named
 
 
 @pytest.mark.parametrize(
@@ -58,10 +55,10 @@ def test_a_live_process_is_returned_until_it_ends(checkpoint: Any, tmp_path: Pat
 def test_a_later_process_with_the_same_id_is_not_the_marked_process(
     checkpoint: Any, tmp_path: Path, change: dict[str, str]
 ) -> None:
-    with named_in(tmp_path / MARKER):
-        named = marked_process(checkpoint)
+    with named_in(tmp_path / MARKER_FILE):
+        named = process_in_marker(checkpoint)
         assert named is not None
-        (tmp_path / MARKER).write_text(json.dumps(asdict(replace(named, **change))))
+        (tmp_path / MARKER_FILE).write_text(json.dumps(asdict(replace(named, **change))))
         assert other_process(ACCESS, checkpoint) is None
 
 
@@ -73,8 +70,8 @@ def test_a_process_with_a_hidden_start_time_may_be_alive(
     def hides(_: int) -> str:
         raise FileNotFoundError
 
-    with named_in(tmp_path / MARKER):
-        monkeypatch.setattr("penstock.commit.owner._status", hides)
+    with named_in(tmp_path / MARKER_FILE):
+        monkeypatch.setattr("penstock.commit.owner._read_stat", hides)
         assert other_process(ACCESS, checkpoint) is not None
 
 
@@ -90,17 +87,17 @@ def test_a_process_with_a_hidden_start_time_may_be_alive(
 def test_a_process_of_another_machine_may_live_until_its_lease_expires(
     checkpoint: Any, tmp_path: Path, host: str, seconds_ago: float, may_live: bool
 ) -> None:
-    write_marker(host, tmp_path / MARKER, seconds_ago=seconds_ago)
+    write_marker_of_host(host, tmp_path / MARKER_FILE, seconds_ago=seconds_ago)
     assert (other_process(ACCESS, checkpoint) is not None) is may_live
 
 
 def test_a_start_waits_for_a_process_that_may_be_dead(
     checkpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(marker, "_POLL_INTERVAL", 0.05)
-    write_marker(ELSEWHERE, tmp_path / MARKER, seconds_ago=58.5)
-    mark_checkpoint(ACCESS, checkpoint).remove()
-    assert caplog.text.count("waiting up to 60 s whether it lives") == 1
+    monkeypatch.setattr(marker, "_POLL_SECONDS", 0.05)
+    write_marker_of_host(ELSEWHERE, tmp_path / MARKER_FILE, seconds_ago=58.5)
+    write_marker(ACCESS, checkpoint).remove()
+    assert caplog.text.count("waiting up to 60 s in case it is alive") == 1
     assert os.listdir(tmp_path) == []
 
 
@@ -108,30 +105,30 @@ def test_a_start_waits_for_a_process_that_may_be_dead(
 def test_a_start_is_refused_while_another_process_lives(
     checkpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(marker, "LEASE", 0.3)
-    with named_in(tmp_path / MARKER):
+    monkeypatch.setattr(marker, "LEASE_SECONDS", 0.3)
+    with named_in(tmp_path / MARKER_FILE):
         if where == "elsewhere":
-            write_marker(ELSEWHERE, tmp_path / MARKER)
-        before = (tmp_path / MARKER).read_bytes()
-        with pytest.raises(StateError, match="runs already, and was not started again"):
-            mark_checkpoint(ACCESS, checkpoint)
-    assert (tmp_path / MARKER).read_bytes() == before
-    assert os.listdir(tmp_path) == [MARKER]
+            write_marker_of_host(ELSEWHERE, tmp_path / MARKER_FILE)
+        before = (tmp_path / MARKER_FILE).read_bytes()
+        with pytest.raises(StateError, match="is running already, and was not started again"):
+            write_marker(ACCESS, checkpoint)
+    assert (tmp_path / MARKER_FILE).read_bytes() == before
+    assert os.listdir(tmp_path) == [MARKER_FILE]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"host": "a", "pid": "x", "started": ""}'])
 def test_markers_that_name_no_process(checkpoint: Any, tmp_path: Path, text: str) -> None:
-    (tmp_path / MARKER).write_text(text)
-    assert marked_process(checkpoint) is None
+    (tmp_path / MARKER_FILE).write_text(text)
+    assert process_in_marker(checkpoint) is None
 
 
 def test_a_process_removes_only_its_own_marker(checkpoint: Any, tmp_path: Path) -> None:
-    first = Mark(ACCESS, checkpoint)
-    assert marked_process(checkpoint) == Owner.me()
+    first = QueryMarker(ACCESS, checkpoint)
+    assert process_in_marker(checkpoint) == Owner.current()
     assert other_process(ACCESS, checkpoint) is None
-    second = Mark(ACCESS, checkpoint)
-    content = (tmp_path / MARKER).read_bytes()
+    second = QueryMarker(ACCESS, checkpoint)
+    content = (tmp_path / MARKER_FILE).read_bytes()
     first.remove()
-    assert (tmp_path / MARKER).read_bytes() == content
+    assert (tmp_path / MARKER_FILE).read_bytes() == content
     second.remove()
-    assert not (tmp_path / MARKER).exists()
+    assert not (tmp_path / MARKER_FILE).exists()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.state.journal import RECORDS as FOLDER
+from penstock.state.journal import RECORDS_FOLDER
 from tests.state.queries import run
 from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -51,13 +50,15 @@ def test_a_rewound_query_is_refused_until_the_rescale_is_aborted(
         lambda: st.plan(str(checkpoint), 2, spark=spark),
         lambda: st.prune(str(checkpoint), spark=spark),
     ):
-        with pytest.raises(StateError, match=f"taken back to before its rescale to 8 key groups .batch {batch}.") as e:
+        with pytest.raises(
+            StateError, match=f"rewound to a batch before its rescale to 8 key groups .batch {batch}."
+        ) as e:
             act()
         assert "--abort" in str(e.value)
     assert digest(checkpoint) == before
     assert st.abort(str(checkpoint), spark=spark)
     assert not st.abort(str(checkpoint), spark=spark)
-    assert not (checkpoint / FOLDER).exists()
+    assert not (checkpoint / RECORDS_FOLDER).exists()
     assert run(spark, query.query, query.input, checkpoint) == query.later
     assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
 
@@ -68,7 +69,7 @@ def test_a_rescale_whose_batch_was_run_again_is_refused(spark: SparkSession, que
     assert report is not None
     remove_batch(checkpoint, report.batch)
     run(spark, query.query, query.input, checkpoint)
-    with pytest.raises(StateError, match=f"batch {report.batch} was run again since, so keys may be missing"):
+    with pytest.raises(StateError, match=f"batch {report.batch} was run again after the rescale"):
         st.rescale(str(checkpoint), 2, spark=spark)
     assert st.abort(str(checkpoint), spark=spark)
     assert st.plan(str(checkpoint), 2, spark=spark).assignment.new == 2
@@ -81,11 +82,11 @@ def test_records_of_batches_that_are_no_longer_in_the_logs_are_removed(
     first = st.rescale(str(checkpoint), 8, spark=spark)
     assert first is not None
     st.rescale(str(checkpoint), 4, spark=spark)
-    assert len(list((checkpoint / FOLDER).glob("[0-9]*"))) == 2
+    assert len(list((checkpoint / RECORDS_FOLDER).glob("[0-9]*"))) == 2
     remove_batch(checkpoint, first.batch)  # as Spark removes old batches
     assert st.plan(str(checkpoint), 2, spark=spark).assignment.old == 4
     st.rescale(str(checkpoint), 2, spark=spark)
-    assert [int(file.stem) for file in sorted((checkpoint / FOLDER).glob("[0-9]*"))] == [
+    assert [int(file.stem) for file in sorted((checkpoint / RECORDS_FOLDER).glob("[0-9]*"))] == [
         first.batch + 1,
         first.batch + 2,
     ]

@@ -5,26 +5,23 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.errors import StateError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.journal import FOLDER, Journal, Phase
-from penstock.state.journal import RECORDS as PAST
+from penstock.state.journal import RECORDS_FOLDER, STAGING_FOLDER, Journal, Phase
 from penstock.state.rescale import publish, undo
 from tests.commit.local import LocalFolder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 FILES = ("state/0/0/2.zip", "state/0/0/SSTs/7.sst", "state/0/4/2.zip")
 METADATA = "state/0/_metadata/metadata"
-STAGED = f"{FOLDER}/checkpoint"
+STAGED = f"{STAGING_FOLDER}/checkpoint"
 
 
 def offsets(number: int) -> str:
@@ -40,7 +37,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 def tree(folder: Path) -> dict[str, str]:
     """Return the text of all files except those in the folder of a rescale."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_text() for path in files if FOLDER not in path.parts}
+    return {str(path.relative_to(folder)): path.read_text() for path in files if STAGING_FOLDER not in path.parts}
 
 
 BEFORE = {
@@ -58,7 +55,7 @@ def complete(*, barrier: bool) -> Journal:
 
 
 def after(*, barrier: bool) -> dict[str, str]:
-    return BEFORE | STAGED_FILES | {f"{PAST}/2.json": complete(barrier=barrier).text.decode()}
+    return BEFORE | STAGED_FILES | {f"{RECORDS_FOLDER}/2.json": complete(barrier=barrier).json_bytes.decode()}
 
 
 class Disk:
@@ -79,7 +76,7 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    monkeypatch.setattr("penstock.state.checkpoint.Folder", LocalFolder)
+    monkeypatch.setattr("penstock.state.checkpoint.HadoopPath", LocalFolder)
     disk = Disk()
     for name in ("make", "write", "move_to", "delete"):
         monkeypatch.setattr(LocalFolder, name, disk.wrap(getattr(LocalFolder, name)))
@@ -106,11 +103,11 @@ def test_publish_and_undo(tmp_path: Path, barrier: Any) -> None:
     checkpoint, journal = staged(tmp_path / "a", barrier=barrier)
     publish(checkpoint, journal)
     assert tree(tmp_path / "a") == after(barrier=barrier)
-    assert not (tmp_path / "a" / FOLDER).exists()
+    assert not (tmp_path / "a" / STAGING_FOLDER).exists()
     checkpoint, journal = staged(tmp_path / "b", barrier=barrier)
     undo(checkpoint, journal)
     assert tree(tmp_path / "b") == BEFORE
-    assert not (tmp_path / "b" / FOLDER).exists()
+    assert not (tmp_path / "b" / STAGING_FOLDER).exists()
 
 
 @pytest.mark.parametrize("then", ["finished", "undone"])
@@ -259,14 +256,14 @@ def test_a_query_that_has_run_since_is_not_changed(
     with pytest.raises(StateError, match=message) if message else nullcontext():
         action(checkpoint, journal)
     assert tree(tmp_path) == before
-    assert not (tmp_path / FOLDER).exists()
+    assert not (tmp_path / STAGING_FOLDER).exists()
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "state/../../x", ""])
 @pytest.mark.parametrize("field", ["files", "replaced"])
 def test_a_journal_with_paths_outside_the_checkpoint_is_refused(name: str, field: str) -> None:
     """A user who may write to a checkpoint must not gain access to other files through the user of the query."""
-    content = json.loads(complete(barrier=False).text)
+    content = json.loads(complete(barrier=False).json_bytes)
     content[field] = [name] if field == "files" else {name: "text"}
     with pytest.raises(StateError, match="journal of a rescale"):
         Journal.parse(json.dumps(content).encode())

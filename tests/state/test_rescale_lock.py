@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ import pytest
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
-from penstock.state.journal import CLAIM, FOLDER, Journal, rescale_lock
+from penstock.spark.io.filesystem import HadoopPath
+from penstock.state.journal import CLAIM_FILE, STAGING_FOLDER, Journal, rescale_lock
 from tests.commit.local import LocalFolder
 from tests.state.processes import named_in
 from tests.state.queries import digest, run
@@ -25,8 +26,6 @@ from tests.state.test_start_query import start
 from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 JOB = TESTS / "jobs" / "state_rescale.py"
@@ -65,19 +64,19 @@ def test_another_live_process_holds_the_lock(
 ) -> None:
     """At any step: before its journal, with a journal, or while it publishes its files."""
     if phase == "publishing":
-        monkeypatch.setattr(Folder, "move_to", lambda *_: False)
+        monkeypatch.setattr(HadoopPath, "move_to", lambda *_: False)
         with pytest.raises(StateError, match=r"(?s)in the middle of a rescale from 4 to 8.*could not be moved"):
             st.rescale(str(checkpoint), 8, spark=spark)
         monkeypatch.undo()
     else:
-        (checkpoint / FOLDER).mkdir()
+        (checkpoint / STAGING_FOLDER).mkdir()
         if phase is not None:
-            Journal(1, 4, 8).save(Folder(Bridge(spark), str(checkpoint)))
-    with named_in(checkpoint / CLAIM) as other:
+            Journal(1, 4, 8).save(HadoopPath(Bridge(spark), str(checkpoint)))
+    with named_in(checkpoint / CLAIM_FILE) as other:
         all_refused(actions, checkpoint, other.pid)
     assert (actions["rescale"]() is None) is (phase == "publishing")
     assert st.inspect(str(checkpoint), spark=spark).max_parallelism == 8
-    assert not (checkpoint / CLAIM).exists()
+    assert not (checkpoint / CLAIM_FILE).exists()
 
 
 @pytest.mark.thorough
@@ -110,7 +109,7 @@ def test_a_running_command_holds_the_lock_until_it_dies(
                 assert other.poll() is None, "it has not stopped"
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-            assert (checkpoint / FOLDER / journal).exists()
+            assert (checkpoint / STAGING_FOLDER / journal).exists()
             all_refused(actions, checkpoint, other.pid)
         finally:
             other.send_signal(signal.SIGKILL)
@@ -125,7 +124,7 @@ def is_stopped(pid: int) -> bool:
 
 def test_a_checkpoint_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("state.checkpoint", "commit.claims"):
-        monkeypatch.setattr(f"penstock.{module}.Folder", LocalFolder)
+        monkeypatch.setattr(f"penstock.{module}.HadoopPath", LocalFolder)
 
     def full(*_: Any, **__: Any) -> bool:
         raise OSError(28, "No space left on device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,6 @@ from tests.state.changes import ALL, CHOSEN, cases, check_output_after_rescale
 from tests.state.queries import KINDS_OF_FILES, QUERIES_IN_MEMORY
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 CASES = cases(KINDS_OF_FILES, ALL) + cases(QUERIES_IN_MEMORY, CHOSEN)

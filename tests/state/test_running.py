@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ import pytest
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
-from penstock.spark.state.streaming_queries import executing
+from penstock.spark.state.streaming_queries import stream_execution
 from penstock.state import live_rescale
 from penstock.state.journal import rescale_lock
-from penstock.state.marker import MARKER
+from penstock.state.marker import MARKER_FILE
 from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
 from tests.state.processes import named_in
@@ -26,8 +27,6 @@ from tests.state.queries import BASE, SCHEMA, add_file, run
 from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.state.running import RescalableQuery
@@ -153,7 +152,7 @@ def test_a_refused_rescale_does_not_stop_the_query(live: Live) -> None:
     with pytest.raises(StateError, match="it already has 4 key groups"):
         st.rescale_running(live.checkpoint, 4, spark=live.spark)
     bridge = Bridge(live.spark)
-    with rescale_lock(bridge, Folder(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
+    with rescale_lock(bridge, HadoopPath(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
         live.query.rescale(8)
     assert live.query.runId == run_id
 
@@ -175,11 +174,13 @@ def test_a_table_in_memory_does_not_survive_a_stop(live: Live, tmp_path: Path) -
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("method", ["Rescale._commit_staged", pytest.param("Folder.move_to", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["Rescale._commit_staged", pytest.param("HadoopPath.move_to", marks=pytest.mark.slow)]
+)
 def test_the_query_continues_unchanged_after_a_failed_rescale(
     live: Live, expected: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    owner = {"Rescale": Rescale, "Folder": Folder}[method.partition(".")[0]]
+    owner = {"Rescale": Rescale, "HadoopPath": HadoopPath}[method.partition(".")[0]]
 
     def fail(*_: Any) -> None:
         raise OSError("the disk is gone")
@@ -204,7 +205,7 @@ def test_a_query_that_is_stopped_during_a_rescale_stays_stopped(live: Live) -> N
     stopper = threading.Thread(target=live.query.stop)
 
     def stop(done: int, total: int, step: str) -> None:
-        if step == "putting it in place":
+        if step == "publishing the new state":
             stopper.start()
             assert live.query.stop_requested.wait(5)
 
@@ -219,7 +220,7 @@ def test_on_progress_may_stop_the_query(live: Live) -> None:
     """`stop` does not wait for the rescale that calls it."""
     live.query.processAllAvailable()
     report = live.query.rescale(
-        8, on_progress=lambda _, __, step: live.query.stop() if step == "putting it in place" else None
+        8, on_progress=lambda _, __, step: live.query.stop() if step == "publishing the new state" else None
     )
     assert report.rescale.new == 8
     assert not live.query.isActive
@@ -230,7 +231,7 @@ def test_on_progress_may_stop_the_query(live: Live) -> None:
 def test_a_refused_start_does_not_remove_the_marker_of_the_running_query(live: Live) -> None:
     """Otherwise another process could start the query, and no process could request a rescale."""
     live.query.processAllAvailable()
-    marker = Path(live.checkpoint, MARKER)
+    marker = Path(live.checkpoint, MARKER_FILE)
     before = marker.read_bytes()
     with pytest.raises(StateError, match="max parallelism 4"):
         live.start(**{"pipeline.max-parallelism": 8})
@@ -290,7 +291,7 @@ def test_a_restart_uses_the_settings_of_the_first_start(live: Live) -> None:
     with with_settings(live.spark, {zone: "Asia/Tokyo"}):
         live.query.rescale(8)
         assert live.spark.conf.get(zone) == "Asia/Tokyo"
-    assert executing(live.query).sparkSessionForStream().conf().get(zone) == first
+    assert stream_execution(live.query).sparkSessionForStream().conf().get(zone) == first
 
 
 @pytest.mark.thorough
@@ -308,7 +309,7 @@ def test_a_second_request_is_refused(live: Live, expected: Any) -> None:
     answers = []
     first = threading.Thread(target=lambda: answers.append(st.rescale_running(live.checkpoint, 8, spark=live.spark)))
     first.start()
-    while not (requests := Requests(Folder(Bridge(live.spark), live.checkpoint))).current():
+    while not (requests := Requests(HadoopPath(Bridge(live.spark), live.checkpoint))).current():
         time.sleep(0.05)
     with pytest.raises(StateError, match=r"a request of .* for 8 key groups is being served"):
         st.rescale_running(live.checkpoint, 2, spark=live.spark)
@@ -329,27 +330,27 @@ def test_a_checkpoint_that_no_process_serves(
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(stopped("counts updated").checkpoint, checkpoint)
     if marker != "none":
-        with named_in(checkpoint / MARKER):
+        with named_in(checkpoint / MARKER_FILE):
             if marker == "of a process without the query":
                 message = refused(spark, checkpoint)
     if marker != "of a process without the query":
         message = refused(spark, checkpoint)
-    assert {"none": "there is no", "of a dead process": "is gone"}.get(marker, "accepts no requests") in message
+    assert {"none": "there is no", "of a dead process": "has ended"}.get(marker, "accepts no requests") in message
 
 
 def refused(spark: SparkSession, checkpoint: Path) -> str:
     """Request a rescale that no process serves, check that no file is left, and return the message."""
     before = digest(checkpoint)
-    with pytest.raises(StateError, match="no process serves a rescale of the query") as raised:
+    with pytest.raises(StateError, match="does not accept rescales") as raised:
         st.rescale_running(str(checkpoint), 8, spark=spark)
     assert digest(checkpoint) == before
     return str(raised.value)
 
 
 def test_the_marker_is_removed_when_the_query_ends(live: Live, tmp_path: Path) -> None:
-    assert (tmp_path / "checkpoint" / MARKER).exists()
+    assert (tmp_path / "checkpoint" / MARKER_FILE).exists()
     live.query.stop()
     deadline = time.monotonic() + 10
-    while (tmp_path / "checkpoint" / MARKER).exists():
+    while (tmp_path / "checkpoint" / MARKER_FILE).exists():
         assert time.monotonic() < deadline
         time.sleep(0.1)

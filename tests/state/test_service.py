@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.errors import StateError
 from penstock.state import live_rescale
 from penstock.state.requests import Answer, Request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Query:
@@ -49,14 +47,14 @@ class ScriptedRequests:
             raise item
         return item
 
-    def claim(self, request: Request) -> bool:
+    def accept(self, request: Request) -> bool:
         if request in self.claimed:
             return False
         self.claimed.append(request)
         return True
 
     def write_answer(self, request: Request, answer: Answer) -> None:
-        if answer.final and self.failing_answers:
+        if answer.is_final and self.failing_answers:
             self.failing_answers -= 1
             self.polls.insert(0, request)
             self.query.ends = False
@@ -74,8 +72,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Query, list[A
         monkeypatch.setattr(live_rescale, "_SERVICE_INTERVAL", 0.0)
         monkeypatch.setattr(live_rescale, "Requests", lambda _: requests)
         mark = SimpleNamespace(remove=lambda: None)
-        live_rescale.Service(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
-        return query, [answer for answer in requests.answers if answer.final]
+        live_rescale.RescaleService(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
+        return query, [answer for answer in requests.answers if answer.is_final]
 
     return serve
 

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
 from penstock.state import starting
 from penstock.state.journal import Journal
-from penstock.state.marker import MARKER
-from penstock.state.progress_files import PROGRESS
+from penstock.state.marker import MARKER_FILE
+from penstock.state.progress_files import PROGRESS_FOLDER
 from penstock.streams.reading import LocalTextFiles, read_progress
 from tests.state.processes import named_in
 from tests.state.queries import BASE, SCHEMA, run
 from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -99,7 +98,7 @@ def test_a_start_without_a_number_retains_that_of_the_state(spark: SparkSession,
 
 
 def test_another_number_is_refused_naming_both(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
-    with pytest.raises(StateError, match=r"max parallelism 4, and the query asks for 8"):
+    with pytest.raises(StateError, match=r"max parallelism 4, and the query requests 8"):
         start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
 
 
@@ -118,7 +117,7 @@ def test_another_number_is_rescaled_to_with_rescale_on_restart(
 @pytest.mark.thorough
 def test_a_running_query_of_another_process_prevents_a_rescale(spark: SparkSession, checkpoint: Any) -> None:
     with (
-        named_in(checkpoint / MARKER) as other,
+        named_in(checkpoint / MARKER_FILE) as other,
         pytest.raises(StateError, match=f"process {other.pid} on .* runs a query on it"),
     ):
         st.rescale(str(checkpoint), 8, spark=spark)
@@ -128,18 +127,20 @@ def test_a_running_query_of_another_process_prevents_a_rescale(spark: SparkSessi
 @pytest.mark.thorough
 def test_a_query_that_another_process_runs_is_not_started(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     query = stopped("counts updated")
-    with named_in(checkpoint / MARKER) as other:
+    with named_in(checkpoint / MARKER_FILE) as other:
         before = digest(checkpoint)
-        with pytest.raises(StateError, match=f"runs already, and was not started again(?s:.*)process {other.pid} on"):
+        with pytest.raises(
+            StateError, match=f"is running already, and was not started again(?s:.*)process {other.pid} on"
+        ):
             start(spark, query, checkpoint)
         assert digest(checkpoint) == before
     assert start(spark, query, checkpoint) == query.later
 
 
 def test_a_start_that_fails_leaves_no_mark(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
-    with pytest.raises(StateError, match="asks for 8"):
+    with pytest.raises(StateError, match="requests 8"):
         start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
-    assert not (checkpoint / MARKER).exists()
+    assert not (checkpoint / MARKER_FILE).exists()
 
 
 @pytest.mark.thorough
@@ -165,14 +166,14 @@ def test_a_rescale_is_complete_if_only_its_staging_folder_cannot_be_removed(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    commits, delete = len(list((checkpoint / "commits").glob("[0-9]*"))), Folder.delete
+    commits, delete = len(list((checkpoint / "commits").glob("[0-9]*"))), HadoopPath.delete
 
-    def refuse(folder: Folder) -> None:
+    def refuse(folder: HadoopPath) -> None:
         if "_penstock_rescale" in str(folder) and len(list((checkpoint / "commits").glob("[0-9]*"))) > commits:
             raise OSError("the disk is read-only")
         delete(folder)
 
-    monkeypatch.setattr(Folder, "delete", refuse)
+    monkeypatch.setattr(HadoopPath, "delete", refuse)
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
     assert "is not removed yet (the disk is read-only)" in caplog.text
     monkeypatch.undo()
@@ -188,15 +189,15 @@ def test_a_leftover_staging_folder_does_not_change_the_state(
     """Plain Spark runs the query until its logs no longer contain the rescale."""
     query, work = stopped("counts updated"), checkpoint / "_penstock_rescale"
     copy = checkpoint.parent / "copy"
-    forget = Journal.forget
+    delete = Journal.delete
 
-    def refuse(folder: Folder) -> None:
+    def refuse(folder: HadoopPath) -> None:
         if (checkpoint / "commits/2").exists():
             raise OSError("the disk is read-only")
-        forget(folder)
+        delete(folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "forget", refuse)
+        patch.setattr(Journal, "delete", refuse)
         st.rescale(str(checkpoint), 8, spark=spark)
     shutil.copytree(work, copy)
     assert st.prune(str(checkpoint), spark=spark) == [], "a complete rescale does not prevent it"
@@ -222,7 +223,7 @@ def test_a_leftover_staging_folder_does_not_change_the_state(
 def test_the_progress_is_recorded(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     query = stopped("counts updated")
     start(spark, query, tmp_path / "checkpoint", **{"pipeline.max-parallelism": 3})
-    folder = tmp_path / "checkpoint" / PROGRESS
+    folder = tmp_path / "checkpoint" / PROGRESS_FOLDER
     deadline = time.monotonic() + 20
     while not folder.exists() or {path.name for path in folder.glob("*.json")} < {"0.json", "1.json"}:
         assert time.monotonic() < deadline, "Spark reports the progress with a delay"

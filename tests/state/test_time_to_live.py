@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -18,9 +20,6 @@ from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import NOON, SCHEMA, Query, add_file, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 LIFE = 60_000

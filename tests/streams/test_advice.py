@@ -44,56 +44,56 @@ def test_figures() -> None:
     assert advice.load == pytest.approx(0.2)
 
 
-BUSY = "the records that arrive keep the query busy for 100% of its time, and 70% is enough"
+BUSY = "arriving records keep the query busy for 100% of its time; at most 70% is recommended"
 PARALLELISM: dict[str, tuple[list[BatchProgress], int | None, str | None, str, str]] = {
     "enough": (
         simulated_batches(1_000, 5_000),
         None,
         "4",
         "4",
-        "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 2 would do",
+        "arriving records keep the query busy for 20% of its time; at most 70% is recommended; 2 would suffice",
     ),
     "too few": (
         simulated_batches(1_000, 1_000),
         None,
         "4",
         "6",
-        f"{BUSY}, if each task stays as fast; there are 4 cores now",
+        f"{BUSY}; this assumes that each task stays as fast; there are 4 cores now",
     ),
     "fewer tasks than cores": (
         simulated_batches(1_000, 1_000, cores=16),
         None,
         "4",
         "6",
-        f"{BUSY}, if each task stays as fast",
+        f"{BUSY}; this assumes that each task stays as fast",
     ),
     "fewer cores than tasks": (
         simulated_batches(1_000, 5_000, tasks=40),
         None,
         "4",
         "4",
-        "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 2 would do",
+        "arriving records keep the query busy for 20% of its time; at most 70% is recommended; 2 would suffice",
     ),
     "the user sets the cores": (
         simulated_batches(1_000, 5_000, tasks=None, cores=None),
         8,
         "8",
         "8",
-        "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 3 would do",
+        "arriving records keep the query busy for 20% of its time; at most 70% is recommended; 3 would suffice",
     ),
     "the user's cores override the recorded ones": (
         simulated_batches(1_000, 1_000, tasks=16, cores=4),
         8,
         "8",
         "12",
-        f"{BUSY}, if each task stays as fast; there are 8 cores now",
+        f"{BUSY}; this assumes that each task stays as fast; there are 8 cores now",
     ),
     "unknown cores": (
         simulated_batches(1_000, 1_000, tasks=None, cores=None),
         None,
         None,
         "1.4 times as many",
-        f"{BUSY}; --cores says how many run now",
+        f"{BUSY}; pass --cores for the current number",
     ),
 }
 
@@ -110,19 +110,19 @@ TRIGGERS: dict[str, tuple[list[BatchProgress], str, str, str]] = {
         simulated_batches(1_000, 5_000, interval=60),
         "60 s",
         "2 s",
-        "2,000 records arrive in it, and take 1.4 s (70% of it) at 1.0 s for each batch and 5,000 records a second",
+        "2,000 records arrive in this interval and take 1.4 s (70% of it) at 1.0 s for each batch and 5,000 records a second",
     ),
     "shorter than needed": (
         simulated_batches(1_000, 2_000, interval=2),
         "none: one batch after the other",
         "5 s",
-        "5,000 records arrive in it, and take 3.5 s (70% of it) at 1.0 s for each batch and 2,000 records a second",
+        "5,000 records arrive in this interval and take 3.5 s (70% of it) at 1.0 s for each batch and 2,000 records a second",
     ),
     "with the recommended parallelism": (
         simulated_batches(1_000, 1_000, interval=30),
         "none: one batch after the other",
         "10 s",
-        "10,000 records arrive in it, and take 7.7 s (77% of it) at 1.0 s for each batch and 1,500 records a second",
+        "10,000 records arrive in this interval and take 7.7 s (77% of it) at 1.0 s for each batch and 1,500 records a second",
     ),
 }
 
@@ -144,7 +144,7 @@ def test_state_partitions_depend_on_the_largest_state() -> None:
 
 
 def test_without_the_ends_of_topics_the_records_read_count_as_arrived() -> None:
-    batches = [replace(batch, ends=None, lag=None) for batch in simulated_batches(1_000, 5_000)]
+    batches = [replace(batch, end_offset_sum=None, lag=None) for batch in simulated_batches(1_000, 5_000)]
     advice = advice_on(batches)
     assert advice.lag is None
     assert advice.arrival == pytest.approx(sum(batch.rows for batch in batches[1:]) / 70)

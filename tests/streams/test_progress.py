@@ -33,8 +33,15 @@ def read(*events: dict[str, Any]) -> Any:
 
 def test_a_batch() -> None:
     (batch,) = read(event())
-    assert (batch.query, batch.batch, batch.seconds, batch.rows, batch.ends, batch.lag) == ("0a", 3, 1.25, 30, 200, 100)
-    assert batch.began == pytest.approx(1795676400.5)
+    assert (batch.query, batch.batch, batch.seconds, batch.rows, batch.end_offset_sum, batch.lag) == (
+        "0a",
+        3,
+        1.25,
+        30,
+        200,
+        100,
+    )
+    assert batch.started == pytest.approx(1795676400.5)
     assert (batch.decision, batch.cores, batch.state) == (None, None, ())
 
 

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.errors import StreamError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
-from penstock.state.progress_files import PROGRESS
+from penstock.spark.io.filesystem import HadoopPath
+from penstock.state.progress_files import PROGRESS_FOLDER
 from penstock.streams.reading import HadoopTextFiles, LocalTextFiles, TextFiles, read_batches, read_progress
-from tests.streams.test_batches import entry, offset_of, planned
+from tests.streams.test_batches import entry, planned, to_offset
 from tests.streams.test_progress import event
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
 def make_checkpoint(folder: Path) -> None:
-    for name in (PROGRESS, "offsets"):
+    for name in (PROGRESS_FOLDER, "offsets"):
         (folder / name).mkdir()
     for batch in (3, 4):
-        (folder / PROGRESS / f"{batch}.json").write_text(json.dumps(event(batchId=batch)))
-        (folder / "offsets" / str(batch)).write_text(entry(offset_of({("t", 0): batch}, planned(batch))))
-    for checksum in (f"{PROGRESS}/.3.json.crc", "offsets/.3.crc"):
+        (folder / PROGRESS_FOLDER / f"{batch}.json").write_text(json.dumps(event(batchId=batch)))
+        (folder / "offsets" / str(batch)).write_text(entry(to_offset({("t", 0): batch}, planned(batch))))
+    for checksum in (f"{PROGRESS_FOLDER}/.3.json.crc", "offsets/.3.crc"):
         (folder / checksum).write_bytes(b"crc\x00\xb9")
 
 
@@ -43,7 +42,7 @@ def test_a_checkpoint_of_this_machine(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_hadoop(spark: SparkSession, tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    read(HadoopTextFiles(Folder(Bridge(spark), f"file://{tmp_path}")))
+    read(HadoopTextFiles(HadoopPath(Bridge(spark), f"file://{tmp_path}")))
 
 
 @pytest.mark.parametrize(("newest", "expected"), [(4, [8, 1]), (5, [6, 1])])
@@ -52,7 +51,7 @@ def test_the_key_groups_are_those_after_a_rescale(tmp_path: Path, newest: int, e
     make_checkpoint(tmp_path)
     keyed = {"operatorName": "dedupe", "numShufflePartitions": 8, "memoryUsedBytes": 5, "customMetrics": {}}
     state = [keyed, keyed | {"numShufflePartitions": 1}]
-    (tmp_path / PROGRESS / "4.json").write_text(json.dumps(event(batchId=4, stateOperators=state)))
+    (tmp_path / PROGRESS_FOLDER / "4.json").write_text(json.dumps(event(batchId=4, stateOperators=state)))
     conf = {"spark.sql.shuffle.partitions": "6"}
     (tmp_path / "offsets" / str(newest)).write_text(f"v1\n{json.dumps({'conf': conf})}\n{{}}")
     assert [operator.partitions for operator in read_progress(LocalTextFiles(tmp_path))[-1].state] == expected
@@ -65,7 +64,7 @@ def test_a_file_of_lines(tmp_path: Path) -> None:
 
 
 def test_folders_without_progress(tmp_path: Path) -> None:
-    with pytest.raises(StreamError, match="there is nothing there"):
+    with pytest.raises(StreamError, match="the path does not exist"):
         read_progress(LocalTextFiles(tmp_path / "nowhere"))
     with pytest.raises(StreamError, match="there is no '_penstock_progress' in this folder"):
         read_progress(LocalTextFiles(tmp_path))
@@ -81,7 +80,7 @@ def test_a_checkpoint_without_recorded_progress(tmp_path: Path) -> None:
 
 def test_files_that_are_removed_between_listing_and_reading(tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    for gone in (f"{PROGRESS}/2.json", "offsets/2"):  # listed, but impossible to open
+    for gone in (f"{PROGRESS_FOLDER}/2.json", "offsets/2"):  # listed, but impossible to open
         (tmp_path / gone).symlink_to(tmp_path / "removed")
     read(LocalTextFiles(tmp_path))
 
@@ -90,8 +89,8 @@ def test_files_that_are_removed_between_listing_and_reading_on_hadoop(spark: Spa
     """Spark removes logs of old batches."""
     make_checkpoint(tmp_path)
 
-    class Removing(Folder):
-        def at(self, path: str) -> Folder:
+    class Removing(HadoopPath):
+        def at(self, path: str) -> HadoopPath:
             return Removing(self._bridge, path, self)
 
         def entries(self) -> list[tuple[str, bool, int]]:
@@ -101,5 +100,5 @@ def test_files_that_are_removed_between_listing_and_reading_on_hadoop(spark: Spa
 
 
 def test_a_folder_without_batches(tmp_path: Path) -> None:
-    with pytest.raises(StreamError, match=r"no batch in .* was decided by Penstock"):
+    with pytest.raises(StreamError, match="Penstock chose the records of no batch in"):
         read_batches(LocalTextFiles(tmp_path))

@@ -1,22 +1,19 @@
 """Pytest plugin that starts no tests after a deadline, and reports how many were skipped.
 
 Loaded with ``-p tests.support.deadline`` if ``TEST_SECONDS`` is set; ``TEST_END`` is then the deadline in seconds since 1970
-(`tools/test.sh`). The order of the files changes every day, so that the skipped files differ from day to day.
+(`tools/test.sh`). The order of the files changes daily, so that other files are skipped each day.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from time import time
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
 
 from tests.support.order import rank
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SECONDS_PER_DAY = 24 * 60 * 60
 
@@ -26,13 +23,13 @@ class Deadline:
 
     Parameters
     ----------
-    end
+    deadline
         The deadline for starting a test, in seconds since 1970. Running tests are not interrupted.
     """
 
-    def __init__(self, end: float) -> None:
-        self.end = end
-        self.day = int(end // SECONDS_PER_DAY)
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.day = int(deadline // SECONDS_PER_DAY)
         self.collected = 0
         self.started: set[str] = set()
 
@@ -53,7 +50,7 @@ class Deadline:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
         """Skip a test after the deadline."""
-        return True if time() > self.end else None
+        return True if time() > self.deadline else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a started test."""

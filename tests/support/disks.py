@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager
 def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a tmpfs at a new folder; skip the test if the user may not mount it."""
+    """Mount a tmpfs at a new folder; skip the test if the user may not, or fail if ALL_TEST_SERVICES is 1."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

@@ -1,37 +1,35 @@
 """Pytest plugin that reports the duration of a test run per file and phase, and per fixture.
 
 Loaded with ``-p tests.support.durations`` (`tools/test.sh`). Durations are wall seconds, summed over the test processes. A run
-of the quick set fails if a test takes too long without ``@pytest.mark.long("reason")``.
+of the quick set (`sampling.py`) fails if a test takes too long without ``@pytest.mark.long("reason")``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 MAX_FILES, MAX_FIXTURES = 25, 10
-"""Lines of the tables; the other files take less than a minute each."""
-LIMIT = 20.0
+"""Maximum lines of the tables; the other files take less than a minute each."""
+MAX_SECONDS = 20.0
 """Maximum seconds of a test of the quick set on two idle cores; most take a second."""
 
 
 @dataclass
-class FileTimes:
+class FileDurations:
     """The time of a file's tests, in seconds by phase (``setup``, ``call``, ``teardown``)."""
 
     tests: int = 0
     phases: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
-    def total(self) -> float:
-        """Seconds of all phases."""
+    def seconds(self) -> float:
+        """The seconds of all phases."""
         return sum(self.phases.values())
 
 
@@ -40,7 +38,7 @@ class Durations:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.files: dict[str, FileTimes] = defaultdict(FileTimes)
+        self.files: dict[str, FileDurations] = defaultdict(FileDurations)
         self.fixtures: dict[str, list[float]] = defaultdict(list)
         self.is_quick = "not thorough" in config.option.markexpr
         self.too_long: list[str] = []
@@ -51,7 +49,8 @@ class Durations:
         times = self.files[report.nodeid.partition("::")[0]]
         times.tests += report.when == "call"
         times.phases[report.when or ""] += report.duration
-        if self.is_quick and report.when == "call" and report.duration > LIMIT and "long" not in report.keywords:
+        is_too_long = report.when == "call" and report.duration > MAX_SECONDS and "long" not in report.keywords
+        if self.is_quick and is_too_long:
             self.too_long.append(f"{report.duration:.0f} s: {report.nodeid}")
 
     @pytest.hookimpl(wrapper=True)
@@ -81,16 +80,16 @@ class Durations:
             self.fixtures[name] += times
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write both tables, slowest first."""
+        """Write the tables of files and of fixtures, slowest first."""
         write = terminalreporter.write_line
-        files = sorted(self.files.items(), key=lambda item: -item[1].total)
-        write(f"seconds per file ({sum(times.total for _, times in files):.0f} in all): total, set-up, calls, tests")
+        files = sorted(self.files.items(), key=lambda item: -item[1].seconds)
+        write(f"seconds per file ({sum(times.seconds for _, times in files):.0f} in all): total, set-up, calls, tests")
         for name, times in files[:MAX_FILES]:
             write(
-                f"{times.total:7.1f} {times.phases['setup']:7.1f} {times.phases['call']:7.1f} {times.tests:5d}  {name}"
+                f"{times.seconds:7.1f} {times.phases['setup']:7.1f} {times.phases['call']:7.1f} {times.tests:5d}  {name}"
             )
         for test in self.too_long:
-            write(f"a quick test over {LIMIT:.0f} s (mark it thorough, or long with a reason): {test}", red=True)
+            write(f"a quick test over {MAX_SECONDS:.0f} s (mark it thorough, or long with a reason): {test}", red=True)
         fixtures = sorted(self.fixtures.items(), key=lambda item: -sum(item[1]))
         write("seconds per fixture, without the fixtures that it requests: total, set-ups")
         for name, durations in fixtures[:MAX_FIXTURES]:

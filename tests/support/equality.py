@@ -1,4 +1,4 @@
-"""Comparison of rows as multisets: exact, except floats, which may differ by 1e-9 (relative)."""
+"""Comparison of rows as multisets: exact, except that floats may have a relative difference of 1e-9."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-def plain(value: Any) -> Any:
-    """Return nested rows, maps and bytes as sortable values."""
+def comparable_value(value: Any) -> Any:
+    """Convert nested rows, maps and bytes to comparable values."""
     if hasattr(value, "asDict"):
-        return tuple(plain(part) for part in value)
+        return tuple(comparable_value(part) for part in value)
     if isinstance(value, dict):
-        return tuple(sorted((repr(plain(k)), plain(v)) for k, v in value.items()))
+        return tuple(sorted((repr(comparable_value(k)), comparable_value(v)) for k, v in value.items()))
     if isinstance(value, (list, tuple)):
-        return tuple(plain(part) for part in value)
+        return tuple(comparable_value(part) for part in value)
     if isinstance(value, bytearray):
         return bytes(value)
     return value
 
 
-def _key(value: Any) -> Any:
-    """Return a sort key in which nearly equal floats are (almost always) equal."""
+def _sort_key(value: Any) -> str:
+    """Return a sort key, which is almost always the same for nearly equal floats."""
     if isinstance(value, tuple):
-        return "(" + ",".join(map(_key, value)) + ")"
+        return "(" + ",".join(map(_sort_key, value)) + ")"
     return f"{value:.5e}" if isinstance(value, float) else repr(value)
 
 
-def same(left: Any, right: Any) -> bool:
+def are_equal(left: Any, right: Any) -> bool:
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(are_equal, left, right))
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
     if isinstance(left, Decimal) and isinstance(right, Decimal):
@@ -45,10 +45,10 @@ def same(left: Any, right: Any) -> bool:
 
 
 def assert_same_rows(actual: Iterable, expected: Iterable) -> None:
-    actual, expected = (sorted((plain(row) for row in rows), key=_key) for rows in (actual, expected))
+    actual, expected = (sorted((comparable_value(row) for row in rows), key=_sort_key) for rows in (actual, expected))
     assert len(actual) == len(expected), f"{len(actual)} rows instead of {len(expected)}"
     for row, expected_row in zip(actual, expected, strict=True):
-        assert same(row, expected_row), f"{row} instead of {expected_row}"
+        assert are_equal(row, expected_row), f"{row} instead of {expected_row}"
 
 
 def assert_as_plain_spark(env: Environment, df: DataFrame) -> list:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def hive_session(folder: Path) -> SparkSession:
-    """Return a session with metastore and warehouse in a folder."""
+    """Return a session whose metastore and warehouse are in a folder."""
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""Log messages of the test's own thread; threads of earlier tests may log at any time."""
+"""Log messages of the thread of a test; threads of earlier tests may log at any time."""
 
 from __future__ import annotations
 

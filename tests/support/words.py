@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-INTERNAL = re.compile(
+INTERNAL_TERMS = re.compile(
     r"""
     \bCalc\b | -> | \#\d | none\# | \bJoin\b | \bSource:              # names of operators
     | \b(FORWARD|HASH|RANGE|REBALANCE|RESCALE|BROADCAST|GLOBAL)\b     # partitioners

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tools.affected_tests import ROOT, affected_tests, changed_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASES = [
     ("a pure module", "src/penstock/sizing/packing.py", ["tests/sizing/test_packing.py"], ["tests/web/test_api.py"]),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tools.language import FOLDERS, ROOT, python_files, vague_names, vague_words
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_PER_1000_LINES = 6
 """Three times the frequency in sqlglot, pyiceberg and narwhals: counts such as "one task" are words of this domain."""

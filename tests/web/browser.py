@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support.paths import ROOT
-from tests.support.services import needed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.services import require_component
 
 ARTIFACTS = ROOT / "artifacts"
 """The folder for screenshots."""
@@ -37,7 +35,7 @@ _CUT_OFF = """() => [...document.querySelectorAll(
 
 def started() -> Iterator[Any]:
     """Start a browser for a fixture."""
-    needed("Chromium", CHROMIUM)
+    require_component("Chromium", CHROMIUM)
     from playwright.sync_api import sync_playwright
 
     ARTIFACTS.mkdir(exist_ok=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,10 +20,6 @@ from penstock.web.api import create_app
 from penstock.web.server import WebServer
 from penstock.web.store import JobStore
 from tests.history.records import ID, edge, events, node, record
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TOKEN = "a token"
 

@@ -56,7 +56,7 @@ def test_figures_over_all_jobs() -> None:
         ("100 times", f"{2:012x}"),
         ("3.0 times", f"{1:012x}"),
     ]
-    assert [(str(source.growth), source.job) for source in dashboard.grown] == [
+    assert [(str(source.growth), source.job) for source in dashboard.growing_sources] == [
         ("3,000 rows of orders were read, 1,000 before", f"{2:012x}")
     ]
 
@@ -67,11 +67,11 @@ def test_sources_of_unfinished_runs_are_ignored() -> None:
     runs = [run(1000, 1.0), run(10, 1.0), run(1050, 1.0)]
     runs[1].state = "CANCELED"
     digests = [digest(number, 3 - number, now, job) for number, job in enumerate(runs)]
-    assert Dashboard.of([], digests, now).grown == ()
-    assert Dashboard.of([], digests[1:], now).grown == ()
+    assert Dashboard.of([], digests, now).growing_sources == ()
+    assert Dashboard.of([], digests[1:], now).growing_sources == ()
     runs[2] = run(2000, 1.0)
     digests[2] = digest(2, 1, now, runs[2])
-    assert [source.growth.factor for source in Dashboard.of([], digests, now).grown] == [2.0]
+    assert [source.growth.factor for source in Dashboard.of([], digests, now).growing_sources] == [2.0]
 
 
 def test_estimates_with_an_actual_value_of_zero() -> None:
@@ -106,4 +106,4 @@ def test_number_of_days(oldest: float, days: int) -> None:
 
 def test_no_jobs() -> None:
     dashboard = Dashboard.of([], [], time.time())
-    assert (dashboard.jobs, dashboard.not_shuffled, dashboard.misses, dashboard.grown) == (0, 0, (), ())
+    assert (dashboard.jobs, dashboard.not_shuffled, dashboard.misses, dashboard.growing_sources) == (0, 0, (), ())

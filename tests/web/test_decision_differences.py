@@ -93,7 +93,7 @@ def test_reported_differences(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old_ended", "new_ended", "expected"),
+    ("old_finished", "new_finished", "expected"),
     [
         (True, True, ["no longer: a", "now: b"]),
         (True, False, ["now: b"]),
@@ -102,9 +102,9 @@ def test_reported_differences(case: str) -> None:
     ],
 )
 def test_missing_decisions_of_an_unfinished_run_are_not_reported(
-    old_ended: bool, new_ended: bool, expected: list[str]
+    old_finished: bool, new_finished: bool, expected: list[str]
 ) -> None:
     differences = differing_decisions(
-        [broadcast("a", "1")], [broadcast("b", "2")], old_ended=old_ended, new_ended=new_ended
+        [broadcast("a", "1")], [broadcast("b", "2")], old_finished=old_finished, new_finished=new_finished
     )
     assert [str(difference) for difference in differences] == expected

@@ -40,7 +40,7 @@ def estimate(what: str, foreseen: float, came: float | None, missed_by: float | 
 
 
 def answer(name: str, steps: Any = (), decisions: Any = (), last: Any = None, comparison: str = "") -> Any:
-    total = max((step.ran[1] for step in steps if step.ran), default=0.0)
+    total = max((step.span[1] for step in steps if step.span), default=0.0)
     answered = findings(steps, Timing.of(steps, total), decisions, last, "0a", comparison)
     (finding,) = [finding for finding in answered if finding.id == name]
     return finding
@@ -209,11 +209,11 @@ def test_running_job_has_no_change_in_percent() -> None:
 
 def test_unfinished_estimates_are_not_reported() -> None:
     finding = answer("read-less", decisions=[decision("source parallelism", "a", estimate=estimate("rows", 9, None))])
-    assert (finding.items, finding.none) == ((), "No figures about the input were recorded.")
+    assert (finding.items, finding.empty_text) == ((), "No figures about the input were recorded.")
 
 
 @pytest.mark.parametrize("name", ["longest", "broadcast", "read-less", "wrong", "last-run"])
 def test_findings_without_lines(name: str) -> None:
     finding = answer(name)
     assert finding.items == ()
-    assert finding.none.endswith(".")
+    assert finding.empty_text.endswith(".")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.history.summaries import Summary
-from penstock.web.listing import PAGE, JobList, JobListQuery, JobPageQuery, sorted_steps
+from penstock.web.listing import JOBS_PER_PAGE, JobList, JobListQuery, JobPageQuery, sorted_steps
 from tests.web.test_timing import step
 
 
@@ -48,14 +48,17 @@ def test_filters_and_order_of_jobs(query: JobListQuery, expected: Any) -> None:
     assert [job.name for job in JobList.of(JOBS, query, 1e6).jobs] == expected
 
 
-@pytest.mark.parametrize(("page", "first", "shown"), [(1, 249, PAGE), (3, 49, 50), (7, 49, 50), (0, 249, PAGE)])
+@pytest.mark.parametrize(
+    ("page", "first", "shown"), [(1, 249, JOBS_PER_PAGE), (3, 49, 50), (7, 49, 50), (0, 249, JOBS_PER_PAGE)]
+)
 def test_pages(page: int, first: int, shown: int) -> None:
     job_list = JobList.of([job(number, "job") for number in range(250)], JobListQuery(page=page), 1e6)
     assert (job_list.jobs[0].started, len(job_list.jobs), job_list.pages, job_list.total) == (first, shown, 3, 250)
 
 
 @pytest.mark.parametrize(
-    ("jobs", "pages"), [(0, 1), (1, 1), (PAGE, 1), (PAGE + 1, 2), (2 * PAGE, 2), (2 * PAGE + 1, 3)]
+    ("jobs", "pages"),
+    [(0, 1), (1, 1), (JOBS_PER_PAGE, 1), (JOBS_PER_PAGE + 1, 2), (2 * JOBS_PER_PAGE, 2), (2 * JOBS_PER_PAGE + 1, 3)],
 )
 def test_only_the_first_page_may_be_empty(jobs: int, pages: int) -> None:
     job_list = JobList.of([job(number, "job") for number in range(jobs)], JobListQuery(page=pages), 1e6)
@@ -85,6 +88,6 @@ def test_addresses(address: str, expected: str) -> None:
 
 def test_second_click_reverses_the_order() -> None:
     query = JobListQuery(sort="-took")
-    assert (query.by("took"), query.by("name")) == ("took", "-name")
-    assert [query.direction(column) for column in ("took", "name")] == ["descending", "none"]
-    assert JobListQuery(sort="took").direction("took") == "ascending"
+    assert (query.sort_after_click("took"), query.sort_after_click("name")) == ("took", "-name")
+    assert [query.aria_sort(column) for column in ("took", "name")] == ["descending", "none"]
+    assert JobListQuery(sort="took").aria_sort("took") == "ascending"

@@ -9,8 +9,9 @@ import gzip
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import uvicorn
@@ -22,9 +23,6 @@ from penstock.web.store import JobStore
 from tests.history.records import edge, events, node, vertex
 from tests.support.services import free_port
 from tests.web import browser as look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOGS = sorted((Path(__file__).parent / "logs").glob("*.jsonl.gz"))
 WIDTHS = (390, 1280, 1920)

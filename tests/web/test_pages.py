@@ -256,9 +256,10 @@ def test_list_with_several_pages() -> None:
     ]
 
 
-@pytest.mark.parametrize(("unread", "counts"), [(0, []), (1, ["1 event log"]), (3, ["3 event logs"])])
-def test_unreadable_logs_are_counted(unread: int, counts: list[str]) -> None:
-    assert re.findall(r"<p[^>]*>([^<]*) cannot be read", pages.jobs([], JobListQuery(), 30.0, unread=unread)) == counts
+@pytest.mark.parametrize(("unreadable", "counts"), [(0, []), (1, ["1 event log"]), (3, ["3 event logs"])])
+def test_unreadable_logs_are_counted(unreadable: int, counts: list[str]) -> None:
+    page = pages.jobs([], JobListQuery(), 30.0, unreadable=unreadable)
+    assert re.findall(r"<p[^>]*>([^<]*) cannot be read", page) == counts
 
 
 def test_user_texts_are_escaped() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,9 +16,6 @@ from penstock.history.logs import History
 from penstock.web.api import create_app
 from penstock.web.store import JobStore, streams_of
 from tests.history.records import ID, events, record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def watched_versions(store: Any, job_id: Any, change: Any, at_most: float = 8.0) -> Any:
@@ -47,7 +45,7 @@ def test_job_of_this_process() -> None:
 
     def end() -> None:
         half.apply({"type": "state", "at": 20.0, "state": "FINISHED", "pending": 0, "counts": {}})
-        store.changed(half)
+        store.notify_watchers(half)
 
     versions = watched_versions(store, ID, end)
     assert versions == [versions[0], versions[0] + 1]
@@ -116,9 +114,9 @@ def test_logs_are_read_outside_the_event_loop(tmp_path: Path) -> None:
             threads.append(threading.current_thread())
             return super().record(job_id)
 
-        def stamp(self) -> Any:
+        def list_logs(self) -> Any:
             threads.append(threading.current_thread())
-            return super().stamp()
+            return super().list_logs()
 
     EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
     store = JobStore(RecordingHistory(LocalFolder(tmp_path)))

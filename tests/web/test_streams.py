@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from penstock.connectors.kafka.streams.pace import MeasuredBatch
 from penstock.streams.reading import LocalTextFiles
-from tests.streams.test_batches import entry, offset_of, planned
+from tests.streams.test_batches import entry, planned, to_offset
 from tests.web.test_api import Client, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def checkpoint(folder: Path) -> LocalTextFiles:
     (folder / "offsets").mkdir(parents=True)
     for batch, before in ((3, None), (4, MeasuredBatch(2_000, 1.5)), (5, MeasuredBatch(1_000, 10.0, waited=True))):
-        offset = offset_of({("t", 0): batch}, planned(2_000, before))
+        offset = to_offset({("t", 0): batch}, planned(2_000, before))
         (folder / "offsets" / str(batch)).write_text(entry(offset))
     return LocalTextFiles(folder)
 
@@ -32,9 +29,9 @@ def test_batches_are_shown(tmp_path: Path) -> None:
         (3, 2, {"records": 2_000, "seconds": 1.5, "waited": False}),
     ]
     assert second["batches"] == []
-    assert "was decided by Penstock" in second["problem"]
+    assert "Penstock chose the records of no batch" in second["problem"]
     page = client.get("/ui/streams").text
-    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "unknown", "2,000", "was decided by Penstock"):
+    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "unknown", "2,000", "the records of no batch"):
         assert text in page
     assert "<orders>" not in page
     assert '<a href="/ui/streams">' in client.get("/").text

@@ -44,7 +44,7 @@ def test_labels_of_grouped_neighbours(count: int, bar: int, label: str) -> None:
 
 def recorded(sizes: Any) -> VertexRecord:
     """Return a vertex with sizes as they are recorded."""
-    lines = EventLines().of(
+    lines = EventLines().lines_of(
         VertexChanged(VertexSnapshot(JobVertex("v1", "", (1,), (), None, None), subpartitions=sizes))
     )
     return VertexRecord.of(vertex(1, [], "FINISHED")).updated(next(lines))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.web.steps import Stage, Step, Timing, critical_path, idle, merged, steps_of
+from penstock.web.steps import Stage, Step, Timing, critical_path, idle_intervals, merge_intervals, steps_of
 from tests.history.records import record, task
 from tests.web.test_stages import figures
 
 
-def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
+def step(name: str, span: Any, inputs: str = "", **more: Any) -> Step:
     values: dict[str, Any] = {
         "id": name,
         "number": name,
@@ -20,8 +20,8 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "state": "finished",
         "reason": "",
         "tasks": 1,
-        "ran": ran,
-        "busy": () if ran is None else (ran,),
+        "span": span,
+        "busy": () if span is None else (span,),
         "stages": (),
         "rows_in": None,
         "rows_out": None,
@@ -31,7 +31,7 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "inputs": tuple(inputs),
         "source": "",
         "is_broadcast": False,
-        "is_delegated": False,
+        "ends_in_spark": False,
     }
     return Step(**(values | more))
 
@@ -72,12 +72,12 @@ def test_critical_path(steps: Any, expected: str) -> None:
 )
 def test_idle_times(busy: Any, total: float, expected: Any) -> None:
     steps = [step(str(number), times) for number, times in enumerate(busy)]
-    assert idle(steps, total) == expected
+    assert idle_intervals(steps, total) == expected
     assert Timing.of(steps, total).idle_seconds == pytest.approx(sum(end - start for start, end in expected))
 
 
 def test_merged_intervals() -> None:
-    assert merged([(3, 4), (0, 1), (1, 2), (0.5, 0.6)]) == [(0, 2), (3, 4)]
+    assert merge_intervals([(3, 4), (0, 1), (1, 2), (0.5, 0.6)]) == [(0, 2), (3, 4)]
 
 
 def test_step_from_a_record() -> None:
@@ -108,7 +108,7 @@ def test_step_from_a_record() -> None:
     ]
     job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": map(asdict, job.tasks["v1"]), "stages": stages})
     first, second = steps_of(job, 30.0)
-    assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
+    assert (first.number, first.span, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
     assert (first.rows_in, first.rows_out, first.spilled) == (9, 50, 42)
     assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2)),)
@@ -128,12 +128,12 @@ def test_totals_count_if_tasks_were_not_recorded() -> None:
 def test_running_step_ends_now() -> None:
     job = record(ended=False)
     job.apply({"type": "vertex", "at": 11.0, "id": "v1", "state": "RUNNING", "timestamps": {"RUNNING": 12.0}})
-    assert steps_of(job, 15.0)[0].ran == (2.0, 5.0)
+    assert steps_of(job, 15.0)[0].span == (2.0, 5.0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("of_spark", "measured", "is_delegated", "wrote"),
+    ("of_spark", "measured", "ends_in_spark", "output_size"),
     [
         (True, {}, False, "500 B"),
         (True, {"bytes_out": -1, "rows_out": -1}, True, "in Spark"),
@@ -141,13 +141,13 @@ def test_running_step_ends_now() -> None:
         (True, {"bytes_out": -1}, False, "?"),  # its rows were counted, so it ran in the job
     ],
 )
-def test_step_that_is_delegated_to_spark_has_no_figures(
-    of_spark: bool, measured: dict[str, int], is_delegated: bool, wrote: str
+def test_step_that_ends_in_spark_has_no_figures(
+    of_spark: bool, measured: dict[str, int], ends_in_spark: bool, output_size: str
 ) -> None:
     job = record()
     job.query = {"of_spark": of_spark}
     job.vertices["v1"] = job.vertices["v1"].updated(measured)
     job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [], "stages": [figures(1, 9, 9.0)]})
     (first, _) = steps_of(job, 30.0)
-    assert (first.is_delegated, first.wrote) == (is_delegated, wrote)
-    assert (first.rows_in is None, first.other_tasks) == (is_delegated, 0 if is_delegated else 6)
+    assert (first.ends_in_spark, first.output_size) == (ends_in_spark, output_size)
+    assert (first.rows_in is None, first.extra_tasks) == (ends_in_spark, 0 if ends_in_spark else 6)

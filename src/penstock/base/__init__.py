@@ -1,1 +1,1 @@
-"""Basics without knowledge of Spark or of jobs: units, masking, threads, tables."""
+"""Utilities that do not depend on Spark or on jobs: units, masking, threads, tables."""

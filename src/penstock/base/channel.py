@@ -1,8 +1,8 @@
 """Authenticated channel between the tasks of a job and a server in the driver.
 
-The server sends a nonce. The task replies with a nonce of its own and a proof that it knows the server's secret; the
+The server sends a nonce. The task replies with another nonce and a proof that it knows the server's secret; the
 server replies with its proof. Then each message carries a proof over its direction, its number and its content, under
-keys that the nonces determine. So no message can be changed, replayed, reordered or sent back.
+keys derived from the secret and both nonces. So no message can be changed, replayed, reordered or sent back.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ import hmac
 import os
 import secrets
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.base.threads import start_thread
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
 NONCE_BYTES = 16
 PROOF_BYTES = 32
-LIMIT = 512
+MAX_UNAUTHENTICATED = 512
 """The maximum number of unauthenticated connections of a server."""
-HANDSHAKE_SECONDS = 10.0
-LARGEST_REQUEST = 1 << 16
+HANDSHAKE_SECONDS = 10.0  # the time that a server waits for the task's part of a handshake
+MAX_REQUEST_BYTES = 1 << 16
 """The maximum bytes of a message to a server."""
-_LARGEST_REPLY = 1 << 26
+_MAX_REPLY_BYTES = 1 << 26
 _LENGTH_BYTES = 4
 
 
@@ -37,7 +34,9 @@ class UntrustedPeerError(ConnectionError):
 
 
 def prove(secret: bytes, role: bytes, server_nonce: bytes, client_nonce: bytes, context: bytes = b"") -> bytes:
-    """Return a proof of knowing a secret; neither side can repeat a proof of the other, as their roles differ.
+    """Return a proof (HMAC-SHA256) of knowing a secret; `context` is further content that the proof covers.
+
+    Neither side can repeat a proof of the other, as their roles differ.
 
     >>> prove(b"secret", b"task", bytes(16), bytes(16)) == prove(b"secret", b"driver", bytes(16), bytes(16))
     False
@@ -46,7 +45,7 @@ def prove(secret: bytes, role: bytes, server_nonce: bytes, client_nonce: bytes, 
 
 
 class Seal:
-    """The proofs of the messages in one direction of a connection.
+    """Adds proofs to the messages in one direction of a connection, or checks them; both ends count the messages.
 
     >>> len(Seal(b"key").seal(b"message"))
     43
@@ -70,7 +69,7 @@ class Seal:
         return hmac.digest(self._key, self._number.to_bytes(8) + message, "sha256")
 
 
-def seals(secret: bytes, server_nonce: bytes, client_nonce: bytes) -> tuple[Seal, Seal]:
+def create_seals(secret: bytes, server_nonce: bytes, client_nonce: bytes) -> tuple[Seal, Seal]:
     """Return the seals of a connection: of the messages to the server, and of those from it."""
     to_server, from_server = (
         Seal(prove(secret, role, server_nonce, client_nonce)) for role in (b"to driver", b"from driver")
@@ -78,11 +77,11 @@ def seals(secret: bytes, server_nonce: bytes, client_nonce: bytes) -> tuple[Seal
     return to_server, from_server
 
 
-def read_length(header: bytes, largest: int) -> int:
-    """Return the number of bytes of a message; raise `ValueError` if it is too long."""
+def read_length(header: bytes, max_bytes: int) -> int:
+    """Return the number of bytes of a message from its header; raise `ValueError` if it is too long."""
     length = int.from_bytes(header)
-    if length > largest:
-        raise ValueError(f"a message has {length} bytes, and at most {largest} are accepted")
+    if length > max_bytes:
+        raise ValueError(f"a message has {length} bytes, and at most {max_bytes} are accepted")
     return length
 
 
@@ -97,8 +96,7 @@ class ServerAddress:
     def open(self, timeout: float, reply_timeout: float | None = None) -> DriverChannel:
         """Connect a task to the server.
 
-        Raise `OSError` if the server cannot be reached, or another process responds (`UntrustedPeerError`).
-
+        Raise `OSError` if the server cannot be reached, its subclass `UntrustedPeerError` if another process responds.
         `timeout` is the maximum seconds until the server accepts the connection. `reply_timeout` is the maximum seconds
         of a reply; None for no limit.
         """
@@ -127,7 +125,7 @@ class DriverChannel:
         sock.sendall(nonce + prove(secret, b"task", server_nonce, nonce))
         if not hmac.compare_digest(self._read(PROOF_BYTES), prove(secret, b"driver", server_nonce, nonce)):
             raise UntrustedPeerError("another process responds")
-        self._outgoing, self._incoming = seals(secret, server_nonce, nonce)
+        self._outgoing, self._incoming = create_seals(secret, server_nonce, nonce)
 
     def send(self, message: bytes) -> None:
         """Send a message."""
@@ -136,9 +134,9 @@ class DriverChannel:
     def receive(self) -> bytes:
         """Wait for a message.
 
-        Raise `OSError`, `EOFError` or `ValueError` if the connection is lost, has ended, or the message is too long.
+        Raise `OSError`, `EOFError` or `ValueError` if the connection is lost or has ended, or the message is too long.
         """
-        message = self._read(read_length(self._read(_LENGTH_BYTES), _LARGEST_REPLY))
+        message = self._read(read_length(self._read(_LENGTH_BYTES), _MAX_REPLY_BYTES))
         self._incoming.check(message, self._read(PROOF_BYTES))
         return message
 
@@ -156,7 +154,7 @@ class DriverChannel:
 
 @dataclass(eq=False)
 class TaskChannel:
-    """The server's end of an authenticated connection."""
+    """The server's authenticated connection to a task."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -169,7 +167,7 @@ class TaskChannel:
 
     async def receive(self) -> bytes:
         """Wait for a message; errors are those of `DriverChannel.receive`."""
-        length = read_length(await self._reader.readexactly(_LENGTH_BYTES), LARGEST_REQUEST)
+        length = read_length(await self._reader.readexactly(_LENGTH_BYTES), MAX_REQUEST_BYTES)
         message = await self._reader.readexactly(length)
         self._incoming.check(message, await self._reader.readexactly(PROOF_BYTES))
         return message
@@ -185,10 +183,10 @@ class TaskChannel:
 
 
 class ChannelServer:
-    """A server in the driver's process, with an event loop on a thread of its own.
+    """A server in the driver's process, with an event loop on a separate thread.
 
-    If too many connections are unauthenticated, the oldest is closed. As the handshake of a task takes a single round
-    trip, an attacker that opens many connections cannot keep tasks from connecting.
+    If too many connections are unauthenticated, the oldest of them is closed. As the handshake of a task takes a single
+    round trip, an attacker that opens many connections cannot keep tasks from connecting.
 
     `serve` is called for each authenticated connection, which is closed when it returns.
     """
@@ -199,11 +197,9 @@ class ChannelServer:
         self._unauthenticated: dict[asyncio.StreamWriter, None] = {}
         self._loop = asyncio.new_event_loop()
         start_thread(name, self._run)
-        # On a thread of its own: the caller's thread may already run a loop, as in a notebook.
-        starting = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._accept, bind, 0, backlog=512), self._loop
-        )
-        self._server = starting.result()
+        # The loop has a separate thread, as the caller's thread may already run a loop, as in a notebook.
+        server = asyncio.start_server(self._accept, bind, 0, backlog=512)
+        self._server = asyncio.run_coroutine_threadsafe(server, self._loop).result()
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
@@ -224,18 +220,18 @@ class ChannelServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, EOFError, asyncio.CancelledError), closing(writer):
             nonce = os.urandom(NONCE_BYTES)
-            async with self._limited(writer):
+            async with self._unauthenticated_during(writer):
                 writer.write(nonce)
                 task_nonce = await reader.readexactly(NONCE_BYTES)
                 task_proof = await reader.readexactly(PROOF_BYTES)
             if hmac.compare_digest(task_proof, prove(self.secret, b"task", nonce, task_nonce)):
                 writer.write(prove(self.secret, b"driver", nonce, task_nonce))
-                await self._serve(TaskChannel(reader, writer, *seals(self.secret, nonce, task_nonce)))
+                await self._serve(TaskChannel(reader, writer, *create_seals(self.secret, nonce, task_nonce)))
 
     @asynccontextmanager
-    async def _limited(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    async def _unauthenticated_during(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
         """Track a connection as unauthenticated during the block; raise `TimeoutError` after `HANDSHAKE_SECONDS`."""
-        if len(self._unauthenticated) >= LIMIT:
+        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
             oldest = next(iter(self._unauthenticated))
             del self._unauthenticated[oldest]
             oldest.transport.abort()
@@ -248,9 +244,7 @@ class ChannelServer:
 
 
 def driver_hosts(conf: Callable[[str], str | None]) -> tuple[str, str]:
-    """Return the host that tasks connect to, and the address to listen on.
-
-    `conf` returns a setting of Spark.
+    """Return the host that tasks connect to, and the address to listen on; `conf` returns a Spark setting by its key.
 
     >>> driver_hosts({"spark.driver.host": "[::1]"}.get)
     ('::1', '::1')

@@ -1,4 +1,4 @@
-"""Local files: writes that survive a power failure, and atomic renames, which never copy."""
+"""Local files: writes that survive a power failure, and atomic renames that never copy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-_THREADS = 16
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+_SYNC_THREADS = 16
+_LINKS_UNSUPPORTED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _CURRENT_DIRECTORY = -100  # AT_FDCWD
 _NO_REPLACE = 1  # RENAME_NOREPLACE
 _EXCHANGE = 2  # RENAME_EXCHANGE
-_EXISTS = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
-_UNSUPPORTED = {errno.EINVAL, errno.ENOSYS}
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_TARGET_EXISTS = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
+_FLAG_UNSUPPORTED = {errno.EINVAL, errno.ENOSYS}
+_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def sync(path: str) -> None:
@@ -39,15 +39,15 @@ def sync_tree(path: str) -> None:
     paths = [path]
     for folder, folders, files in os.walk(path):
         paths += [f"{folder}/{name}" for name in (*folders, *files)]
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(_SYNC_THREADS) as threads:
         list(threads.map(sync, paths))
 
 
 def write_atomically(path: str, content: bytes, *, overwrite: bool, private: bool = False) -> bool:
-    """Create a file with all of its content or not at all; return False if an existing file may not be replaced.
+    """Create a file with all of its content or not at all; return False if it exists and `overwrite` is False.
 
-    `private` says whether only the user may read and write the file (mode 0600), regardless of the umask. Raise
-    `NotImplementedError` if the file system cannot refuse an existing name.
+    `private` says whether only the user may read and write the file (mode 0600). Raise `NotImplementedError` if
+    `overwrite` is False and the file system cannot test for an existing file and create a file in one step.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
@@ -66,7 +66,7 @@ def write_atomically(path: str, content: bytes, *, overwrite: bool, private: boo
     except FileExistsError:
         return False
     except OSError as error:
-        if not overwrite and error.errno in _NO_LINKS:
+        if not overwrite and error.errno in _LINKS_UNSUPPORTED:
             raise NotImplementedError(str(error)) from error
         raise
     finally:
@@ -76,40 +76,40 @@ def write_atomically(path: str, content: bytes, *, overwrite: bool, private: boo
     return True
 
 
-def exchange(path: str, other: str) -> bool:
+def exchange(path: str, other_path: str) -> bool:
     """Swap two paths atomically (Linux, ``renameat2``); return False if that is not supported."""
-    return _renameat2(path, other, _EXCHANGE) == 0
+    return _renameat2(path, other_path, _EXCHANGE) == 0
 
 
 def rename(source: str, target: str) -> bool:
-    """Rename to a path that does not exist, together with the checksum file that Hadoop keeps beside a file.
+    """Rename to a path that does not exist, together with the checksum file that Hadoop writes beside a file.
 
-    Return False if the target exists or the source does not. Unlike Hadoop's rename between file systems, this never
-    copies: a copy is visible, and can be interrupted, half-way. Raise `OSError` if the file system refuses, for
-    instance between two volumes.
+    Return False if the target exists, or the source or the target's folder does not. Unlike Hadoop's rename between
+    file systems, this never copies, as an interrupted copy would leave a part of the files. Raise `OSError` if the file
+    system cannot rename, for instance between two mount points.
     """
-    checksum, stale = _checksum(source), _checksum(target)
-    if os.path.lexists(stale) and not os.path.lexists(checksum) and not os.path.lexists(target):
-        Path(stale).unlink(missing_ok=True)
+    source_checksum, target_checksum = _checksum_file(source), _checksum_file(target)
+    if os.path.lexists(target_checksum) and not os.path.lexists(source_checksum) and not os.path.lexists(target):
+        Path(target_checksum).unlink(missing_ok=True)  # left over, and wrong for the renamed file
     error = _renameat2(source, target, _NO_REPLACE)
-    if error in _UNSUPPORTED:
+    if error in _FLAG_UNSUPPORTED:
         error = _rename_after_check(source, target)
-    if error == errno.ENOENT or error in _EXISTS:
+    if error == errno.ENOENT or error in _TARGET_EXISTS:
         return False
     if error:
         raise OSError(error, os.strerror(error), source, None, target)
-    if os.path.lexists(checksum):
-        Path(checksum).rename(stale)
+    if os.path.lexists(source_checksum):
+        Path(source_checksum).rename(target_checksum)
     return True
 
 
-def _checksum(path: str) -> str:
+def _checksum_file(path: str) -> str:
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"
 
 
 def _rename_after_check(source: str, target: str) -> int:
-    """Rename where the system cannot refuse an existing target; return the error number, or 0."""
+    """Rename where the system cannot check for an existing target itself; return the error number, or 0."""
     if os.path.lexists(target):
         return errno.EEXIST
     try:
@@ -122,22 +122,22 @@ def _rename_after_check(source: str, target: str) -> int:
 def is_volume(folder: str) -> bool:
     """Whether a folder is a mount point: nothing can be renamed between it and its parent."""
     path = os.path.realpath(folder)
-    return os.path.ismount(path) or path in _mounts()
+    return os.path.ismount(path) or path in _mount_points()
 
 
 def volumes_below(folder: str) -> list[str]:
     """Return the mount points below a folder, as far as the system reports them."""
-    above = os.path.realpath(folder).rstrip("/") + "/"
-    return sorted(path for path in _mounts() if path.startswith(above))
+    prefix = os.path.realpath(folder).rstrip("/") + "/"
+    return sorted(path for path in _mount_points() if path.startswith(prefix))
 
 
-def _mounts() -> set[str]:
+def _mount_points() -> set[str]:
     """Return all mount points, including bind mounts, which ``os.path.ismount`` does not detect."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return set()
-    return {_ESCAPED.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in lines}
+    return {_OCTAL_ESCAPE.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in lines}
 
 
 def _renameat2(source: str, target: str, flag: int) -> int:

@@ -1,4 +1,4 @@
-"""Lines of the user's code, for errors and names of jobs."""
+"""Lines of the user's code, for error messages and names of jobs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 PACKAGE = str(Path(__file__).parents[1])
 """The folder of Penstock's modules."""
-_INTERMEDIATE = {"<string>", contextlib.__file__, threading.__file__}
-"""Files of Python's own frames between Penstock and the user: dataclass constructors, ``with``, thread starts."""
+_INTERMEDIATE_FILES = {"<string>", contextlib.__file__, threading.__file__}
+"""Files of Python's frames between Penstock and the user: dataclass constructors, ``with``, thread starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A line of the user's code, such as ``job.py:12``."""
+class UserLine:
+    """A line of Python code, such as ``job.py:12``; it is the user's unless `is_in_penstock`."""
 
     file: str
     line: int
@@ -30,18 +30,18 @@ class SourceLine:
         return f"{Path(self.file).name}:{self.line}"
 
     @property
-    def is_own(self) -> bool:
+    def is_in_penstock(self) -> bool:
         """Whether it is a line of Penstock itself."""
         return self.file.startswith(PACKAGE)
 
 
-def callers_line() -> SourceLine | None:
+def current_user_line() -> UserLine | None:
     """Return the innermost line of the stack outside Penstock, None if there is none."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to get a caller without building a stack
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(PACKAGE) and file not in _INTERMEDIATE:
-            return SourceLine(file, frame.f_lineno)
+        if not file.startswith(PACKAGE) and file not in _INTERMEDIATE_FILES:
+            return UserLine(file, frame.f_lineno)
         if frame.f_back is None:
             break
         frame = frame.f_back

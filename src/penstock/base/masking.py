@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import fields
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,10 +16,10 @@ _SENSITIVE_NAMES = (
     r"|connection[._-]?string|key[._-]pem|sessionid"
     r"|(?:access|account|api|shared|sas|private|encryption|signing|service[._-]account)[._-]?key"
 )
-_SENSITIVE_ENDINGS = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
-"""Short names of secrets, which are matched at the end of a name only: not in ``pass_id``."""
-_SECRET_KEY = re.compile(rf"{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
-_PLAIN_KEY = re.compile(
+_SHORT_NAMES = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
+"""Short sensitive names, which match only at the end of a name: not in ``pass_id``."""
+_SECRET_KEY = re.compile(rf"{_SENSITIVE_NAMES}|{_SHORT_NAMES}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_NON_SECRET_ENDINGS = re.compile(
     "(?:"
     "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
     "|catalog|charset|codec|collation|commit|compression|count|database|dir|driver|enabled|encoding|endpoint|exists"
@@ -32,18 +31,18 @@ _PLAIN_KEY = re.compile(
     ")$",
     re.IGNORECASE,
 )
-"""Endings of names of properties without secrets, from the clients of supported systems."""
-_FLAGS = {"", "true", "false"}
+"""Endings of the names of properties that are not secrets, from the clients of supported systems."""
+_HARMLESS_VALUES = {"", "true", "false"}
 _LOGIN = re.compile(
     r"(?<=://)(?P<user>[^\s/@:]*):(?:[^\s/?#]+|(?!\d+[/?#])[^\s@?#\"'<>]{1,256})(?=@)"
     r"|(?<=\boracle:)(?P<oracle>\w+:[^\s/@:]*)/[^\s]{1,256}(?=@)",
     re.IGNORECASE,
 )
 """The user and the password of a URL. A password may have a slash, as secret keys of S3 do; a port has only digits."""
-_LONG_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
-"""A token in the position of the user, as for repositories of source code."""
-_SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}))[\w.-]+"
-_ASSIGNED = re.compile(
+_TOKEN_AS_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
+"""A token in place of the user's name in a URL, as for Git repositories."""
+_SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SHORT_NAMES}))[\w.-]+"
+_ASSIGNMENT = re.compile(
     rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
     r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
     r"|\{(?:[^{}\n]|\}\}){1,1000}\}"
@@ -51,41 +50,41 @@ _ASSIGNED = re.compile(
     r"(?:[&;]+(?![\w.-]+(?: [\w.-]+)*\s*=)[^\s&;,\"'<>)}]+)*)",
     re.IGNORECASE,
 )
-"""A name and its value, which ends with its quote or brace if it starts with such, else before the next word."""
-_FLAG = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
-"""An option of a command line with its value."""
+"""A name and its value: up to the closing quote or brace if it starts with one, else up to the next word."""
+_COMMAND_LINE_OPTION = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
+"""A command-line option with its value."""
 _HEADER = re.compile(
     r"(?<![\w-])(?P<header>(?:set-cookie2?|cookie|(?:proxy-)?authorization)\s*:\s*)[^\s\"'][^\r\n]*", re.IGNORECASE
 )
-"""A header of a request, whose value may have spaces and several parts."""
-_BARE = re.compile(
+"""An HTTP header, whose value may have spaces and several parts."""
+_BARE_SECRET = re.compile(
     r"(?<![\w.-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{16,}"
     r"|(?<=PRIVATE KEY-----)(?:(?!-----)[\s\S]){1,20000}",
     re.IGNORECASE,
 )
-"""Secrets that are recognised by their form: web tokens, and keys in PEM."""
+"""Secrets that are recognized by their form: web tokens, bearer tokens, and keys in PEM."""
 _LITERAL = re.compile(r"'(?:\\.|''|[^'\\])*(?:'|$)|\"(?:\\.|\"\"|[^\"\\])*(?:\"|$)", re.DOTALL)
 """A string literal in SQL, which may be truncated."""
-_NAMED = re.compile(
+_SQL_ASSIGNMENT = re.compile(
     rf"(?P<name>(?:(?<=[\"'`]){_SECRET_NAME}[\"'`]|(?<![\"'`\w.-]){_SECRET_NAME})"
     rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
     re.IGNORECASE | re.DOTALL,
 )
 """A name and its value in SQL, possibly separated by a space or a comma only."""
-_TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
-_BYTES = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
-_TO_BYTES = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
-"""Calls in plans whose argument may be a key as text."""
+_CRYPTO_FUNCTION = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
+_BINARY_LITERAL = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
+_BYTES_CONVERSION = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
+"""The start of a call in a plan that converts a text, which may be a key, to bytes."""
 _MAX_ARGUMENT = 2000
-"""Characters of an argument that are examined, to bound the time for deep plans."""
-_ONLY_COLUMNS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
-"""An expression of columns without literals."""
-_KEY_PREFIXES = ("-----BEGIN", "{")
+"""Characters of an argument that are searched for its end, to bound the time for deep plans."""
+_WITHOUT_LITERALS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
+"""An expression of columns and functions without literals."""
+_SECRET_VALUE_PREFIXES = ("-----BEGIN", "{")
 """Prefixes of values that are keys or account files."""
 
 
 def mask_value(key: str, value: object) -> str:
-    """Return the value of an option, masked if its key is that of a secret."""
+    """Return the value of an option: masked if its key is that of a secret, else with its secrets masked."""
     return MASK if is_secret(key) else mask(str(value))
 
 
@@ -102,28 +101,29 @@ def is_secret(key: str) -> bool:
 
 def can_be_stored(key: str, value: str) -> bool:
     """Whether a property of a client can be stored in a file; properties with unknown names may be secrets."""
-    if is_secret(key) or value.lstrip().startswith(_KEY_PREFIXES) or mask(value) != value:
+    if is_secret(key) or value.lstrip().startswith(_SECRET_VALUE_PREFIXES) or mask(value) != value:
         return False
-    return _PLAIN_KEY.search(key) is not None or value.lower() in _FLAGS
+    return _NON_SECRET_ENDINGS.search(key) is not None or value.lower() in _HARMLESS_VALUES
 
 
 def mask(text: str) -> str:
-    """Return a text with masked passwords in URLs, assignments, headers, command lines and calls in plans."""
-    if _TAKES_KEY.search(text):
-        text = _without_keys(text)
-    text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
-    text = _BARE.sub(MASK, _ASSIGNED.sub(_masked, text))
-    return _FLAG.sub(rf"\g<flag>{MASK}", text)
+    """Mask the secrets in a text: tokens, and secrets in URLs, assignments, headers, command lines and plans."""
+    if _CRYPTO_FUNCTION.search(text):
+        text = _mask_key_arguments(text)
+    text = _TOKEN_AS_USER.sub(MASK, _LOGIN.sub(_mask_password, text))
+    text = _HEADER.sub(rf"\g<header>{MASK}", text)
+    text = _BARE_SECRET.sub(MASK, _ASSIGNMENT.sub(_mask_assignment, text))
+    return _COMMAND_LINE_OPTION.sub(rf"\g<flag>{MASK}", text)
 
 
-def _without_keys(text: str) -> str:
-    """Return the text of a plan with functions that take a key, with binary literals and their sources masked.
+def _mask_key_arguments(text: str) -> str:
+    """Mask binary literals, and texts that are converted to bytes, in a plan with encryption functions.
 
-    An argument that is too long or truncated is masked with everything after it.
+    If an argument is too long or truncated, everything after its start is masked.
     """
     parts, end = [], 0
-    text = _BYTES.sub(MASK, text)
-    for call in _TO_BYTES.finditer(text):
+    text = _BINARY_LITERAL.sub(MASK, text)
+    for call in _BYTES_CONVERSION.finditer(text):
         begin = call.end()
         if begin < end:  # inside a masked argument
             continue
@@ -133,35 +133,30 @@ def _without_keys(text: str) -> str:
             close += 1
         inner = text[begin:] if depth else text[begin : close - 1]
         is_other_cast = call[0].lower() == "cast(" and " as binary" not in inner
-        if depth or not (is_other_cast or _ONLY_COLUMNS.fullmatch(inner)):
+        if depth or not (is_other_cast or _WITHOUT_LITERALS.fullmatch(inner)):
             parts += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
             end = begin + len(inner)
     return "".join([*parts, text[end:]])
 
 
-def mask_logins(text: str, hidden: str = MASK) -> str:
-    """Return a text whose URLs have `hidden` in place of passwords, and of tokens that stand for users."""
-    return _LONG_USER.sub(hidden, _LOGIN.sub(partial(_without_password, hidden), text))
-
-
-def _without_password(hidden: str, login: re.Match[str]) -> str:
+def _mask_password(login: re.Match[str]) -> str:
     oracle = login["oracle"]
-    return f"{login['user']}:{hidden}" if oracle is None else f"{oracle}/{hidden}"
+    return f"{login['user']}:{MASK}" if oracle is None else f"{oracle}/{MASK}"
 
 
 def mask_sql(text: str) -> str:
-    """Return an SQL text with masked passwords.
+    """Return an SQL text with masked secrets.
 
-    If it calls a function that takes a key, all string literals are masked.
+    If it calls an encryption function, all string literals are masked, as one of them may be the key.
     """
-    if _TAKES_KEY.search(text):
+    if _CRYPTO_FUNCTION.search(text):
         return mask(_LITERAL.sub(f"'{MASK}'", text))
-    return mask(_NAMED.sub(rf"\g<name>'{MASK}'", text))
+    return mask(_SQL_ASSIGNMENT.sub(rf"\g<name>'{MASK}'", text))
 
 
-def _masked(assigned: re.Match[str]) -> str:
-    quote = assigned["quote"] or ""
-    return f"{assigned['key']}{assigned['between']}{quote or assigned['open'] or ''}{MASK}{quote}"
+def _mask_assignment(match: re.Match[str]) -> str:
+    quote = match["quote"] or ""
+    return f"{match['key']}{match['between']}{quote or match['open'] or ''}{MASK}{quote}"
 
 
 LOGGERS = (

@@ -1,4 +1,4 @@
-"""Ownership of files: Penstock does not act on content that another user may have written."""
+"""Ownership of files: which user may have written a file. Penstock trusts only the user of this process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Writer(Enum):
     USER = auto()
     """Only the user of this process."""
     OTHER = auto()
-    """Another user."""
+    """Possibly another user."""
     UNKNOWN = auto()
-    """Unknown: the file system records no owners, like object stores."""
+    """Unknown, as the file system records no owners, like object stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedContent:
     """The content of a file and its possible writer.
 
-    `content` is the content; empty if this process cannot, or should not, read it. `reason` says why the file is not
-    trusted as the user's own; empty if it is.
+    `content` is empty if this process cannot, or should not, read the file. `reason` says why the file is not trusted;
+    empty if only the user of this process may have written it.
     """
 
     content: bytes
@@ -35,11 +35,11 @@ class CheckedContent:
     reason: str = ""
 
 
-def read_checked(path: str, limit: int) -> CheckedContent | None:
-    """Return the content of a local file, up to a limit in bytes, with its possible writer; None if it does not exist.
+def read_checked(path: str, max_bytes: int) -> CheckedContent | None:
+    """Return the content of a local file, and its possible writer; None if the file does not exist.
 
-    Owner, permissions and size are read from the open file, so that it cannot be replaced between check and read.
-    Symbolic links are not followed, as their creator chose the target.
+    A larger file than `max_bytes` is not read. Owner, permissions and size are those of the open file, which cannot be
+    replaced between check and read. Symbolic links are not followed: another user may have created them.
     """
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
@@ -53,13 +53,13 @@ def read_checked(path: str, limit: int) -> CheckedContent | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return CheckedContent(b"", Writer.OTHER, "it is not a regular file")
-        if status.st_size > limit:
-            return too_large(status.st_size, limit)
-        return check_owner(file.read(limit), status.st_uid, os.geteuid(), status.st_mode)
+        if status.st_size > max_bytes:
+            return too_large(status.st_size, max_bytes)
+        return check_owner(file.read(max_bytes), status.st_uid, os.geteuid(), status.st_mode)
 
 
 def check_owner(content: bytes, owner: object, user: object, mode: int) -> CheckedContent:
-    """Return the content of a file with its writer, by its owner and its permission bits."""
+    """Return the content of a file with its possible writer, from its owner and its permission bits."""
     if owner != user:
         return CheckedContent(content, Writer.OTHER, f"it belongs to user {owner}, and this process runs as {user}")
     if mode & _WRITABLE_BY_OTHERS:
@@ -67,12 +67,12 @@ def check_owner(content: bytes, owner: object, user: object, mode: int) -> Check
     return CheckedContent(content, Writer.USER)
 
 
-def too_large(size: int, limit: int) -> CheckedContent:
-    """Return the result for a file that is larger than any file that Penstock writes."""
-    return CheckedContent(b"", Writer.OTHER, f"it has {size:,} bytes, more than the {limit:,} that are read")
+def too_large(size: int, max_bytes: int) -> CheckedContent:
+    """Return the result for a file with more than `max_bytes`, which Penstock does not write."""
+    return CheckedContent(b"", Writer.OTHER, f"it has {size:,} bytes, more than the {max_bytes:,} that are read")
 
 
-def is_own_entry(path: str) -> bool:
+def belongs_to_user(path: str) -> bool:
     """Whether a local path is a file or folder of this process's user, and not a symbolic link."""
     try:
         status = os.lstat(path)

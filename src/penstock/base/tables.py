@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,17 +13,14 @@ from rich.text import Text
 
 from penstock.base.units import show_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 _STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
 WIDTH = 150
-"""Characters per line if the width is not set."""
+"""Characters per line where the width of the terminal is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A vertex in a table; bytes, rows and tasks are None if unknown."""
+    """A table row for a vertex; `vertex` is its id, and `step` its name for users. Figures are None if unknown."""
 
     vertex: str
     step: str
@@ -36,7 +33,7 @@ class VertexRow:
 
 
 class TextTable(Table):
-    """A table whose `str` is its text. Markup of rich in its texts is not interpreted."""
+    """A table whose `str` is its text; `add_texts` does not interpret the markup of rich."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title=Text(title), title_justify="left", expand=False)
@@ -55,7 +52,7 @@ class TextTable(Table):
 def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
     """Return a table with a row per vertex: its step, its number of tasks, and the reason for it.
 
-    `notes` are the texts of decisions, shown if there are no vertices.
+    `notes` are the texts of decisions, which the table has instead if there are no vertices.
     """
     table = TextTable(title)
     vertices = list(rows)
@@ -64,7 +61,7 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
         for note in notes:
             table.add_texts(note)
         return table
-    ratios = {"step": 3, "why": 2}  # of the columns with texts
+    ratios = {"step": 3, "why": 2}  # relative widths of the text columns
     for name in ("", "step", "bytes in", "tasks", "why", "rows out", "bytes out", "seconds"):
         is_text = name in ratios
         table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, ratio=ratios.get(name))

@@ -1,4 +1,4 @@
-"""Daemon threads that do not keep the process from ending, and a registry of what threads are doing."""
+"""Daemon threads, which end with the process, and a registry of what threads are doing."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+from types import FrameType
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -26,30 +24,30 @@ _CHECK_INTERVAL = 0.2  # seconds
 class Work:
     """The current work of a thread.
 
-    `what` is a description, such as "asking orders for its parallelism". `waits_for` is the source, catalogue, broker
+    `description` is a text such as "querying orders for its parallelism". `waits_for` names the source, catalog, broker
     or database that must answer; empty if the work needs no answer.
     """
 
-    what: str
+    description: str
     thread: threading.Thread
     waits_for: str = ""
     _last_progress: object = field(default=None, init=False, repr=False)
     _last_active: float = field(default_factory=time.monotonic, init=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.what} (thread {self.thread.name})"
+        return f"{self.description} (thread {self.thread.name})"
 
-    def idle_seconds(self, is_alive: Callable[[FrameType], bool]) -> float:
-        """Return the seconds since the thread was last seen running; the first call returns 0.
+    def idle_seconds(self, counts_as_running: Callable[[FrameType], bool]) -> float:
+        """Return the seconds since the thread was last seen running; 0 at the first call, and after the work's end.
 
-        `is_alive` returns whether a thread whose innermost frame this is counts as running although it waits.
+        `counts_as_running` returns whether a thread that waits in a frame, its innermost, counts as running.
         """
         with _LOCK:  # the thread still exists, as it needs the lock to end the work
             if self not in _WORKS:
                 return 0.0
             frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - there is no public API
             progress = _progress(self.thread, frame)
-        if progress != self._last_progress or (frame is not None and is_alive(frame)):
+        if progress != self._last_progress or (frame is not None and counts_as_running(frame)):
             self._last_progress, self._last_active = progress, time.monotonic()
         return time.monotonic() - self._last_active
 
@@ -70,9 +68,9 @@ def _progress(thread: threading.Thread, frame: FrameType | None) -> object:
 
 
 @contextmanager
-def track_work(what: str, waits_for: str = "") -> Iterator[Work]:
-    """Register what this thread does during the block; see `Work`."""
-    work = Work(what, threading.current_thread(), waits_for)
+def track_work(description: str, waits_for: str = "") -> Iterator[Work]:
+    """Register the work of this thread during the block; see `Work`."""
+    work = Work(description, threading.current_thread(), waits_for)
     with _LOCK:
         _WORKS.append(work)
     try:
@@ -83,7 +81,7 @@ def track_work(what: str, waits_for: str = "") -> Iterator[Work]:
 
 
 def running_work(prefix: str) -> list[Work]:
-    """Return the innermost work of each thread whose name starts with `prefix`."""
+    """Return the innermost work of each thread whose name starts with `prefix`, as blocks of `track_work` can nest."""
     with _LOCK:
         return list({work.thread: work for work in _WORKS if work.thread.name.startswith(prefix)}.values())
 
@@ -96,34 +94,34 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 
 
 def call_at_exit(call: Callable[[], object]) -> None:
-    """Call a function when all non-daemon threads have ended, and again by `atexit`.
+    """Call a function twice: when all non-daemon threads have ended, and by `atexit`.
 
-    After that, Python 3.12 and later start no threads. The call comes from a daemon thread, because programs may wait
-    for all non-daemon threads; so it may run only after the first functions of `atexit`.
+    Python 3.12 and later start no threads after the non-daemon threads. The first call comes from a daemon thread, as
+    programs may wait for all others to end. It may come after some functions of `atexit` have already run.
     """
 
     def wait() -> None:
         threading.main_thread().join()
-        while others := [thread for thread in threading.enumerate() if thread.is_alive() and not thread.daemon]:
-            others[0].join()
+        while running := [thread for thread in threading.enumerate() if thread.is_alive() and not thread.daemon]:
+            running[0].join()
         call()
 
     start_thread("penstock-end", wait)
     atexit.register(call)
 
 
-def call_with_timeout(seconds: float, what: str, waits_for: str, call: Callable[[], T]) -> T:
-    """Run a function on a thread of its own, and return its result.
+def call_with_timeout(seconds: float, description: str, waits_for: str, call: Callable[[], T]) -> T:
+    """Run a function on a new thread, and return its result.
 
-    Time in which the thread computes does not count. After a timeout, the thread is left behind. Raise `TimeoutError`
-    if the thread was idle for `seconds`.
+    Raise `TimeoutError` if the thread was idle for `seconds`; the thread then continues in the background. Time in
+    which it computes does not count. `description` and `waits_for` are as in `Work`.
     """
     result: Future[T] = Future()
     context = contextvars.copy_context()
     started: Future[Work] = Future()
 
     def run() -> None:
-        with track_work(what, waits_for) as work:
+        with track_work(description, waits_for) as work:
             started.set_result(work)
             try:
                 result.set_result(context.run(call))
@@ -139,22 +137,22 @@ def call_with_timeout(seconds: float, what: str, waits_for: str, call: Callable[
             if result.done():  # the function itself raised it
                 raise
         if work.idle_seconds(lambda _: False) >= seconds:
-            raise TimeoutError(what)
+            raise TimeoutError(description)
 
 
 class DaemonPool(Executor):
-    """A pool of daemon threads. Functions run with the context variables of the thread that submits them.
+    """A pool of daemon threads; a function runs with the context variables of the thread that submits it.
 
-    `limit` is the maximum number of threads. `name` is the prefix of the names of the threads.
+    `max_threads` is the maximum number of threads, and `name` the prefix of their names.
     """
 
-    def __init__(self, limit: int, name: str) -> None:
-        self._limit = limit
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
         self._name = name
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self._idle = 0
+        self._idle_count = 0
         self._closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -165,9 +163,9 @@ class DaemonPool(Executor):
             if self._closed:
                 raise RuntimeError("the pool is closed")
             self._waiting.append((future, lambda: context.run(fn, *args, **kwargs)))
-            if self._idle >= len(self._waiting):
+            if self._idle_count >= len(self._waiting):
                 self._changed.notify()
-            elif len(self._threads) < self._limit:
+            elif len(self._threads) < self._max_threads:
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(start_thread(name, self._run))
         return future
@@ -200,7 +198,7 @@ class DaemonPool(Executor):
             while not self._waiting:
                 if self._closed:
                     return None
-                self._idle += 1
+                self._idle_count += 1
                 self._changed.wait()
-                self._idle -= 1
+                self._idle_count -= 1
             return self._waiting.popleft()

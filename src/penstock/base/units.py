@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def show_bytes(size: float) -> str:
-    """Return a size such as ``16.0 MiB``; ``?`` for a negative size, which means unknown."""
+    """Return a number of bytes as text, such as ``16.0 MiB``; ``?`` for a negative number, which means unknown."""
     if size < 0:
         return "?"
     value = float(size)
@@ -25,7 +25,7 @@ def show_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def show_exact_bytes(size: int) -> str:
-    """Return a size in the largest unit in which it is a whole number, such as ``16 MiB``."""
+    """Return a number of bytes in the largest unit in which it is a whole number, such as ``16 MiB``."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size > 0 and size % (1 << power) == 0:
             return f"{size >> power:,} {unit}"
@@ -33,7 +33,7 @@ def show_exact_bytes(size: int) -> str:
 
 
 def show_exact_seconds(seconds: float) -> str:
-    """Return a duration in the largest unit in which it is a whole number, such as ``30 min``."""
+    """Return a duration in the largest unit in which it is a whole number above 1, such as ``30 min``, else in s."""
     for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds > length and seconds % length == 0:
             return f"{seconds / length:g} {unit}"

@@ -1,18 +1,17 @@
-"""The input of the shell: SQL statements, the shell's own commands, which begin with a backslash, and completions."""
+"""The input of the shell: SQL statements, the commands that begin with a backslash, and completions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count
-from penstock.cli.statements import SHOWN_ROWS, Answer, Statements
+from penstock.cli.statements import DEFAULT_ROW_LIMIT, SqlSession, StatementResult
 from penstock.errors import PenstockError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from penstock.cli.output import Output
     from penstock.scheduler.job import Job
 
@@ -27,54 +26,54 @@ _WORDS = """
     UPDATE USE USING VALUES VIEW WHEN WHERE WINDOW WITH
 """
 KEYWORDS = tuple(_WORDS.split())
-_BEFORE_TABLE = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
-_TABLES = re.compile(r"\b(?:from|join|into|update)\s+([\w.`]+)", re.IGNORECASE)
+_TABLE_KEYWORD_AT_END = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
+_NAMED_TABLE = re.compile(r"\b(?:from|join|into|update)\s+([\w.`]+)", re.IGNORECASE)
 
-_MAX_TABLES = 20
-"""The most tables whose columns are offered if the statement does not name a table yet."""
+_MAX_COMPLETED_TABLES = 20
+"""The most tables whose columns are completed if the statement does not name a table yet."""
 
 
-class BackslashCommands:
-    """Runs the statements and commands that are typed into the shell, and shows their results."""
+class ShellInput:
+    """Runs the SQL statements and the commands that users type into the shell, and completes their words."""
 
-    def __init__(self, session: Statements, output: Output) -> None:
+    def __init__(self, session: SqlSession, output: Output) -> None:
         self._session = session
         self._output = output
-        self._limit = SHOWN_ROWS
+        self._limit = DEFAULT_ROW_LIMIT
         self._shows_time = True
-        self._last = ""
-        self._jobs: list[tuple[Job, str]] = []
-        self._columns: dict[str, tuple[str, ...]] = {}
+        self._last_statement = ""
+        self._jobs: list[tuple[Job, str]] = []  # with their statements
+        self._columns: dict[str, tuple[str, ...]] = {}  # cached by table, like `_tables`
         self._tables: tuple[str, ...] | None = None
+        # By name: the argument, the meaning, and the method that runs the command with its argument.
         self._commands: dict[str, tuple[str, str, Callable[[str], None]]] = {
             "\\explain": ("[QUERY]", "show how a query, or the last one, would run; reads no data", self._explain),
             "\\jobs": ("", "list the jobs of this session", self._list_jobs),
-            "\\job": ("[ID]", "show the steps of a job, or of the last one, with their tasks", self._show_job),
-            "\\decisions": ("[ID]", "show the decisions for a job, or for the last one, and why", self._decisions),
+            "\\job": ("[ID]", "show the steps of a job, or of the last job, with their tasks", self._show_job),
+            "\\decisions": ("[ID]", "show the decisions of a job, or of the last job", self._show_decisions),
             "\\tables": ("", "list the tables and views", self._list_tables),
             "\\columns": ("TABLE", "list the columns of a table", self._list_columns),
-            "\\limit": ("[N]", f"show at most N rows of a result; default {SHOWN_ROWS}", self._set_limit),
+            "\\limit": ("[N]", f"show at most N rows of a result; default {DEFAULT_ROW_LIMIT}", self._set_limit),
             "\\timing": ("[on|off]", "show or hide the run time of statements", self._set_timing),
-            "\\help": ("", "list these commands", self._help),
-            "\\quit": ("", "leave the shell, like Ctrl-D", self._help),
+            "\\help": ("", "list these commands", self._show_help),
+            "\\quit": ("", "leave the shell, like Ctrl-D", self._show_help),  # listed only: `Shell` runs it
         }
 
     def run(self, text: str) -> None:
-        """Run a statement, or a command; raise `PenstockError` if it fails, or there is no such command."""
+        """Run a statement or a command; raise `PenstockError` if it fails, or if the command does not exist."""
         if not text.startswith("\\"):
-            self._statement(text)
+            self._run_statement(text)
             return
         name, _, argument = text.partition(" ")
         command = self._commands.get(name)
         if command is None:
-            near = get_close_matches(name, list(self._commands), n=1, cutoff=0.4)
-            raise PenstockError(
-                f"there is no command {name}", hint=f"did you mean {near[0]}?" if near else "\\help lists all"
-            )
+            similar = get_close_matches(name, list(self._commands), n=1, cutoff=0.4)
+            hint = f"did you mean {similar[0]}?" if similar else "\\help lists all"
+            raise PenstockError(f"there is no command {name}", hint=hint)
         command[2](argument.strip())
 
     def completions(self, before: str, word: str, after: str) -> list[str]:
-        """Return the completions of a word."""
+        """Return the completions of a word, which is between two parts of a statement or command."""
         return completions(before, word, after, self, self._commands)
 
     def tables(self) -> Sequence[str]:
@@ -89,23 +88,23 @@ class BackslashCommands:
             self._columns[table] = tuple(name for name, _ in self._session.columns(table) or ())
         return self._columns[table]
 
-    def _statement(self, text: str) -> None:
-        answer = self._session.run(text, self._limit)
-        self._last = text
-        self._jobs += [(job, " ".join(text.split())) for job in answer.jobs]
+    def _run_statement(self, text: str) -> None:
+        result = self._session.run(text, self._limit)
+        self._last_statement = text
+        self._jobs += [(job, " ".join(text.split())) for job in result.jobs]
         self._columns, self._tables = {}, None  # the statement may have changed them
-        if answer.columns:
-            self._output.rows(answer.columns, answer.rows)
+        if result.columns:
+            self._output.rows(result.columns, result.rows)
         if self._shows_time:
-            self._output.note(_summary(answer))
+            self._output.note(_summary(result))
 
     def _explain(self, query: str) -> None:
-        if not (query or self._last):
+        if not (query or self._last_statement):
             raise PenstockError("there is no earlier query", hint="pass a query: \\explain SELECT ...")
-        self._output.explanation(self._session.explain(query or self._last))
+        self._output.explanation(self._session.explain(query or self._last_statement))
 
     def _list_jobs(self, argument: str) -> None:
-        _refuse("\\jobs", argument)
+        _reject_argument("\\jobs", argument)
         if not self._jobs:
             self._output.note("no job yet: Spark itself runs small queries and queries without a shuffle")
             return
@@ -124,21 +123,21 @@ class BackslashCommands:
     def _show_job(self, job_id: str) -> None:
         self._output.job(self._job(job_id))
 
-    def _decisions(self, job_id: str) -> None:
+    def _show_decisions(self, job_id: str) -> None:
         self._output.note(str(self._job(job_id).decisions))
 
     def _job(self, prefix: str) -> Job:
+        """Return the only job whose id begins with a prefix; the last job if the prefix is empty."""
         jobs = [job for job, _ in self._jobs if job.id.startswith(prefix)]
         if not jobs:
-            raise PenstockError(
-                f"there is no job {prefix!r}" if prefix else "there is no job yet", hint="\\jobs lists all"
-            )
+            message = f"there is no job {prefix!r}" if prefix else "there is no job yet"
+            raise PenstockError(message, hint="\\jobs lists all")
         if prefix and len(jobs) > 1:
             raise PenstockError(f"{len(jobs)} jobs have an id that begins with {prefix!r}", hint="\\jobs lists all")
         return jobs[-1]
 
     def _list_tables(self, argument: str) -> None:
-        _refuse("\\tables", argument)
+        _reject_argument("\\tables", argument)
         self._output.rows(("table", "type"), self._session.tables())
 
     def _list_columns(self, table: str) -> None:
@@ -146,10 +145,9 @@ class BackslashCommands:
             raise PenstockError("\\columns needs a table", hint="write \\columns TABLE")
         columns = self._session.columns(table)
         if columns is None:
-            near = get_close_matches(table, self.tables(), n=1)
-            raise PenstockError(
-                f"there is no table {table!r}", hint=f"did you mean {near[0]}?" if near else "\\tables lists all"
-            )
+            similar = get_close_matches(table, self.tables(), n=1)
+            hint = f"did you mean {similar[0]}?" if similar else "\\tables lists all"
+            raise PenstockError(f"there is no table {table!r}", hint=hint)
         self._output.rows(("column", "type"), columns)
 
     def _set_limit(self, number: str) -> None:
@@ -166,48 +164,49 @@ class BackslashCommands:
         self._shows_time = word == "on" if word else not self._shows_time
         self._output.note(f"timing is {'on' if self._shows_time else 'off'}")
 
-    def _help(self, argument: str) -> None:
-        _refuse("\\help", argument)
-        for name, (takes, meaning, _) in self._commands.items():
-            self._output.note(f"  {f'{name} {takes}':20} {meaning}")
+    def _show_help(self, argument: str) -> None:
+        _reject_argument("\\help", argument)
+        for name, (usage, meaning, _) in self._commands.items():
+            self._output.note(f"  {f'{name} {usage}':20} {meaning}")
         self._output.note("Any other input is Spark SQL and ends with a semicolon.")
 
 
-def _refuse(command: str, argument: str) -> None:
+def _reject_argument(command: str, argument: str) -> None:
     if argument:
         raise PenstockError(f"{command} takes no argument, got {argument!r}")
 
 
-def _summary(answer: Answer) -> str:
-    """Return the outcome of a statement and its run time."""
-    outcome = show_count(len(answer.rows), "row") if answer.columns else "done"
-    if answer.has_more:
-        outcome = f"the first {show_count(len(answer.rows), 'row')}, and there are more (\\limit N shows N)"
-    failed = next((job.error for job in answer.jobs if job.error is not None), None)
-    jobs = f", {show_count(len(answer.jobs), 'job')} (\\decisions explains how it ran)" if answer.jobs else ""
-    return f"{outcome}, {answer.seconds:.2f} s{jobs}" + (f"; {first_line(failed)}" if failed else "")
+def _summary(result: StatementResult) -> str:
+    """Return the outcome of a statement, its run time, and the number and the error of its jobs."""
+    outcome = show_count(len(result.rows), "row") if result.columns else "done"
+    if result.has_more:
+        outcome = f"the first {show_count(len(result.rows), 'row')}, and there are more (\\limit N shows N)"
+    job_error = next((job.error for job in result.jobs if job.error is not None), None)
+    jobs = f", {show_count(len(result.jobs), 'job')} (\\decisions explains how it ran)" if result.jobs else ""
+    return f"{outcome}, {result.seconds:.2f} s{jobs}" + (f"; {first_line(job_error)}" if job_error else "")
 
 
-def completions(before: str, word: str, after: str, names: BackslashCommands, commands: Iterable[str]) -> list[str]:
+def completions(before: str, word: str, after: str, catalog: ShellInput, commands: Iterable[str]) -> list[str]:
     """Return the completions of a word, which is between two parts of a statement.
 
-    The part after it matters, as the tables of a query follow its columns. `commands` are those of the shell.
+    The text after the word matters, because a query names its tables after its columns. `catalog` returns tables and
+    columns, `commands` are those of the shell.
     """
     if word.startswith("\\"):
         return [command for command in commands if command.startswith(word)]
-    if _BEFORE_TABLE.search(before):
-        return _beginning(names.tables(), word)
+    if _TABLE_KEYWORD_AT_END.search(before):
+        return _matching(catalog.tables(), word)
     if "." in word:
         table, _, start = word.rpartition(".")
-        return [f"{table}.{column}" for column in _beginning(names.columns(table), start)]
-    named = _TABLES.findall(f"{before} {after}")
-    tables = dict.fromkeys(table.replace("`", "") for table in named) or names.tables()[:_MAX_TABLES]
-    columns = [column for table in tables for column in _beginning(names.columns(table), word)]
-    keywords = _beginning(KEYWORDS, word)
+        return [f"{table}.{column}" for column in _matching(catalog.columns(table), start)]
+    named_tables = _NAMED_TABLE.findall(f"{before} {after}")
+    tables = dict.fromkeys(table.replace("`", "") for table in named_tables) or catalog.tables()[:_MAX_COMPLETED_TABLES]
+    columns = [column for table in tables for column in _matching(catalog.columns(table), word)]
+    keywords = _matching(KEYWORDS, word)
     if word and word == word.lower():
         keywords = [keyword.lower() for keyword in keywords]
-    return list(dict.fromkeys([*columns, *_beginning(names.tables(), word), *keywords]))
+    return list(dict.fromkeys([*columns, *_matching(catalog.tables(), word), *keywords]))
 
 
-def _beginning(candidates: Iterable[str], start: str) -> list[str]:
+def _matching(candidates: Iterable[str], start: str) -> list[str]:
     return sorted(candidate for candidate in candidates if candidate.lower().startswith(start.lower()))

@@ -1,30 +1,27 @@
-"""Checks of arguments before Spark starts, which takes seconds."""
+"""Checks of arguments before Spark starts, which takes seconds; paths on other file systems are not checked."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
+from collections.abc import Callable, Iterable, Mapping
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.config import OPTIONS, Configuration
 from penstock.errors import ConfigError, HistoryError, PenstockError, SessionError, SinkError, SourceError, StateError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|(spark|k8s)://.+"
 )
 _CONNECT_TIMEOUT = 2.0  # seconds
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def local(path: str) -> Path | None:
-    """Return a path on this machine, or None for another file system, which only Spark can access."""
+def as_local_path(path: str) -> Path | None:
+    """Return a path on this machine; None for a path on another file system, which only Spark can access."""
     parts = urlsplit(path)
     if parts.scheme not in {"", "file"}:
         return None
@@ -32,23 +29,20 @@ def local(path: str) -> Path | None:
 
 
 def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
-    """Raise `ConfigError` for settings that Spark would ignore, and for unknown options or invalid values."""
+    """Raise `ConfigError` for a setting that Spark would ignore, an unknown option, or an invalid value."""
     settings = dict(conf)
     for key in settings:
         if not key.startswith("spark."):
-            ours = key.removeprefix("penstock.")
-            is_option = any(ours in {option.key, *option.aliases} for option in OPTIONS)
-            hint = (
-                f"set an option of Penstock as spark.penstock.{ours}"
-                if is_option
-                else "keys begin with spark., those of Hadoop and Hive with spark.hadoop."
-            )
+            option_key = key.removeprefix("penstock.")
+            hint = "keys begin with spark., or with spark.hadoop. for Hadoop and Hive"
+            if any(option_key in {option.key, *option.aliases} for option in OPTIONS):
+                hint = f"set an option of Penstock as spark.penstock.{option_key}"
             raise ConfigError(f"--conf {key} is not a Spark setting", hint=hint)
     Configuration.load(spark_conf=settings, file=file, environ=os.environ)
 
 
 def check_master(master: str) -> None:
-    """Raise `SessionError` for a master that is not valid for Spark, or that does not accept connections."""
+    """Raise `SessionError` if a master is not valid for Spark, or no ``spark://`` address accepts connections."""
     if not _MASTER.fullmatch(master):
         raise SessionError(
             f"--master {master!r} is not a valid Spark master",
@@ -72,49 +66,49 @@ def check_master(master: str) -> None:
 
 
 def check_table(name: str, path: str) -> None:
-    """Raise `SourceError` for a table whose path does not exist, or a name that statements cannot use."""
-    if not _NAME.fullmatch(name):
+    """Raise `SourceError` if the path of a table does not exist, or its name is not valid in a statement."""
+    if not _TABLE_NAME.fullmatch(name):
         raise SourceError(
             f"--table {name}={path}: {name!r} is not a valid table name", hint="use letters, digits and underscores"
         )
-    local_path = local(path)
+    local_path = as_local_path(path)
     if local_path is not None and not local_path.exists() and not glob(str(local_path)):  # noqa: PTH207 - the path may be absolute
         raise SourceError(f"table {name}: {path} does not exist", hint="check the path")
 
 
 def check_new_target(path: str) -> None:
-    """Raise `SinkError` for a target that exists, or that cannot be created."""
-    local_path = local(path)
+    """Raise `SinkError` if a target exists, or cannot be created."""
+    local_path = as_local_path(path)
     if local_path is not None:
         if local_path.exists():
-            raise SinkError.exists(path)
+            raise SinkError.already_exists(path)
         check_can_create(local_path, lambda cause: SinkError(f"{path} cannot be written", cause=cause))
 
 
 def check_log_folder(path: str) -> None:
-    """Raise `HistoryError` for a folder of event logs that is a file, or that cannot be created."""
-    local_path = local(path)
+    """Raise `HistoryError` if a folder of event logs is a file, or cannot be created."""
+    local_path = as_local_path(path)
     if local_path is not None:
         check_can_create(local_path, lambda cause: HistoryError.unwritable(path, cause))
 
 
 def check_checkpoint(path: str) -> None:
-    """Raise `StateError` for a folder that is not a checkpoint, as a part of it is missing."""
-    from penstock.state.checkpoint import PARTS
+    """Raise `StateError` if a folder is not a checkpoint: it does not exist, or lacks a file or folder."""
+    from penstock.state.checkpoint import REQUIRED_ENTRIES
 
-    local_path = local(path)
+    local_path = as_local_path(path)
     if local_path is None:
         return
     if not local_path.is_dir():
         raise StateError.no_checkpoint(path, "such folder")
-    for name in PARTS:
+    for name in REQUIRED_ENTRIES:
         if not (local_path / name).exists():
             raise StateError.no_checkpoint(path, f"{name!r} in it")
 
 
-def check_recoverable(path: str) -> bool:
-    """Return whether there may be something to recover at a path; raise `PenstockError` if it has no parent folder."""
-    local_path = local(path)
+def may_have_commits(path: str) -> bool:
+    """Return whether a path may have commits to recover; raise `PenstockError` if its parent folder does not exist."""
+    local_path = as_local_path(path)
     if local_path is None:
         return True
     local_path = local_path.resolve()
@@ -127,17 +121,17 @@ def check_recoverable(path: str) -> bool:
     return any(entry.name.startswith(".penstock-") for folder in folders for entry in folder.iterdir())
 
 
-def check_can_create(path: Path, error: Callable[[str], PenstockError]) -> None:
-    """Raise an error unless the nearest existing parent of a path is a folder that this user may write to."""
+def check_can_create(path: Path, error_of: Callable[[str], PenstockError]) -> None:
+    """Raise `error_of(cause)` unless a path, or its nearest existing parent, is a folder that the user may write to."""
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not existing.is_dir():
-        raise error(f"{existing} is a file")
+        raise error_of(f"{existing} is a file")
     if not os.access(existing, os.W_OK):
-        raise error(f"this user may not write to {existing}")
+        raise error_of(f"this user may not write to {existing}")
 
 
-def check_secrets(file: str | None) -> dict[str, Mapping[str, str]]:
-    """Read the properties of each target from a TOML file; without a file there are none.
+def read_properties(file: str | None) -> dict[str, Mapping[str, str]]:
+    """Read the properties of each target from a TOML file; return an empty dictionary if `file` is None.
 
     Raise `ConfigError` if the file is not TOML, or has entries outside of tables.
     """
@@ -149,10 +143,10 @@ def check_secrets(file: str | None) -> dict[str, Mapping[str, str]]:
         tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not a TOML file", cause=str(error)) from error
-    loose = [key for key, table in tables.items() if not isinstance(table, dict)]
-    if loose:
+    keys_outside_tables = [key for key, table in tables.items() if not isinstance(table, dict)]
+    if keys_outside_tables:
         raise ConfigError(
-            f"{loose[0]!r} in {file} belongs to no target",
+            f"{keys_outside_tables[0]!r} in {file} belongs to no target",
             hint='write a TOML table for each target, such as ["jdbc:postgresql://host/db"]',
         )
     return {key: {name: str(value) for name, value in table.items()} for key, table in tables.items()}

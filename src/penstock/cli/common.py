@@ -1,10 +1,11 @@
-"""The values of the shared options, and the Spark session and thread that they configure."""
+"""The values of the options that commands share, and the thread on which commands use Spark."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shlex
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,32 +17,30 @@ from penstock.cli.output import OUTPUTS, Output
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from penstock.spark.bridge.jvm import Bridge
 
 T = TypeVar("T")
-QUIET = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))
+QUIET_SETTINGS = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))  # without --verbose
 
-_SHELL = "pyspark-shell"
-"""The resource that spark-submit runs to start only a JVM for Python."""
+_PYSPARK_SHELL = "pyspark-shell"
+"""The application of spark-submit that only starts a JVM for Python."""
 _POLL_INTERVAL = 0.3  # seconds
 _CANCEL_INTERVAL = 0.3
-"""Seconds between two cancellations, as a query that is being planned starts its jobs only later."""
+"""Seconds between two cancellations: a query that is being planned may start jobs after the first cancellation."""
 
 
 class SparkThread:
-    """An executor for calls that use Spark, on a single thread.
+    """Runs all Spark calls of a command on one separate thread of this process.
 
-    PySpark's handler of Ctrl-C cancels all jobs from within the current call of the main thread. If this call is
-    waiting for the JVM, both fail. PySpark sets the handler only if the main thread creates the session.
+    If the main thread created the session, PySpark would set a handler of Ctrl-C that cancels all jobs from within the
+    current call of the main thread. If that call waits for the JVM, both the call and the cancellation fail.
     """
 
     def __init__(self) -> None:
         self._pool = DaemonPool(1, "penstock-session")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Return the result of a call. Ctrl-C cancels all jobs and waits for the call; a second Ctrl-C abandons it."""
+        """Run `work`; return its result. Ctrl-C cancels all jobs, and is raised when `work` ends or if repeated."""
         future = self._pool.submit(work)
         try:
             while not future.done():  # a wait without timeout may miss a Ctrl-C that came just before it
@@ -65,7 +64,7 @@ def _cancel_all() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
+class SharedOptions:
     """The values of the shared options; options that a command does not have keep their defaults."""
 
     output_format: str = "text"
@@ -76,7 +75,7 @@ class Common:
 
     @contextmanager
     def output(self) -> Iterator[Output]:
-        """Yield an output, which also shows errors; an error ends the command with exit code 1."""
+        """Yield the output of the command; show a `PenstockError` of the block, and exit with code 1."""
         output = OUTPUTS[self.output_format]()
         try:
             yield output
@@ -94,34 +93,34 @@ class Common:
 
     @contextmanager
     def spark(self) -> Iterator[SparkThread]:
-        """Configure the Spark sessions of the block by the options, without logs; yield a thread to use them on."""
-        from penstock.spark.bridge.quiet import quiet
+        """Apply the options to Spark sessions created in the block, with logs if `verbose`; yield Spark's thread."""
+        from penstock.spark.bridge.quiet_start import quiet_start
 
         self.check()
         self._export()
         if self.verbose:
             logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
             logging.getLogger("penstock").setLevel(logging.INFO)
-        with nullcontext() if self.verbose else quiet():
+        with nullcontext() if self.verbose else quiet_start():
             yield SparkThread()
 
     def on_spark(self, work: Callable[[Bridge], T]) -> T:
-        """Return the result of a call that needs Spark."""
+        """Start Spark, run `work` with it, and return the result."""
         from penstock.spark.bridge.jvm import Bridge
         from penstock.spark.bridge.session import embedded_session
 
-        with self.spark() as thread:
-            return thread.call(lambda: work(Bridge(embedded_session())))
+        with self.spark() as spark_thread:
+            return spark_thread.call(lambda: work(Bridge(embedded_session())))
 
     def _export(self) -> None:
         """Export master, settings and file to the variables that `Environment` and PySpark read."""
         if self.config:
             os.environ["PENSTOCK_CONFIG"] = self.config
-        arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _SHELL))
-        user_arguments = arguments[:-1] if arguments[-1:] == [_SHELL] else arguments
-        # Without a master, Spark's own rules apply, including its defaults file.
-        ours = ["--master", self.master] if self.master else []
-        for key, value in (*(() if self.verbose else QUIET), *self.conf):
-            ours += ["--conf", f"{key}={value}"]
+        arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _PYSPARK_SHELL))
+        user_arguments = arguments[:-1] if arguments[-1:] == [_PYSPARK_SHELL] else arguments
+        # Without a master, Spark determines it, for example from spark-defaults.conf.
+        option_arguments = ["--master", self.master] if self.master else []
+        for key, value in (*(() if self.verbose else QUIET_SETTINGS), *self.conf):
+            option_arguments += ["--conf", f"{key}={value}"]
         # The last occurrence of a setting wins.
-        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*user_arguments, *ours, _SHELL])
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*user_arguments, *option_arguments, _PYSPARK_SHELL])

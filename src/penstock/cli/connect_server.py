@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,30 +14,28 @@ import click
 
 from penstock.base.addresses import is_loopback
 from penstock.cli.checks import check_log_folder
-from penstock.cli.flags import SPARK, check_packages, takes, wait_for_termination
+from penstock.cli.flags import QUERY_OPTIONS, check_web_packages, wait_for_termination, with_options
 from penstock.errors import PenstockError, SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
 
 _VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""The variable from which Spark's server and PySpark's client read the token if it is not set otherwise."""
+"""The environment variable from which Spark's server and PySpark's client read the token by default."""
 
 
 @click.command("connect-server", short_help="Serve Spark Connect clients.")
-@takes(*SPARK)
+@with_options(*QUERY_OPTIONS)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="The port; 0 for a free port."
 )
 @click.option("--token", envvar=_VARIABLE, help="The token that clients must send. Default: a random token.")
 @click.option("--no-token", is_flag=True, help="Accept every user of this machine; only on loopback addresses.")
-@click.option("--ui", is_flag=True, help="Also serve the page and the REST API; their address is printed.")
+@click.option("--ui", is_flag=True, help="Also serve the web page and the REST API; their address is printed.")
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
 def connect_server(
-    common: Common,
+    shared: SharedOptions,
     host: str,
     port: int,
     token: str | None,
@@ -47,7 +46,7 @@ def connect_server(
     """Serve Spark Connect clients, and run their queries as jobs.
 
     Clients need no change and no Java: use pyspark-client from PyPI, or a client in another language. A client sets
-    options of its own session with spark.conf.set("spark.penstock.KEY", VALUE). Ctrl-C or SIGTERM ends the server.
+    the options of its session with spark.conf.set("spark.penstock.KEY", VALUE). Ctrl-C or SIGTERM ends the server.
 
     Clients can run code as the user of the server, so they need a token. The command prints the address with a random
     token. To use your own token, set the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN, which other users
@@ -62,14 +61,14 @@ def connect_server(
     """
     from penstock.spark.bridge import connect
 
-    with common.output():
-        settings = dict(common.conf)
+    with shared.output():
+        settings = dict(shared.conf)
         host, token = settings.get(connect.ADDRESS, host), token or settings.get(connect.TOKEN)
         _hide_token(token)
         if token and no_token:
             raise click.UsageError(f"--no-token contradicts the token from --token, {_VARIABLE} or --conf")
-        common = replace(common, conf=tuple(pair for pair in common.conf if pair[0] != connect.TOKEN))
-        port = _checked_port(settings[connect.PORT]) if connect.PORT in settings else port
+        shared = replace(shared, conf=tuple(pair for pair in shared.conf if pair[0] != connect.TOKEN))
+        port = _parse_port(settings[connect.PORT]) if connect.PORT in settings else port
         if not is_loopback(host) and not token:
             raise PenstockError(
                 f"other machines can reach the address {host}, and there is no token",
@@ -77,22 +76,22 @@ def connect_server(
                 hint=f"omit --host, or set {_VARIABLE} (or --token TEXT) and put a proxy with TLS in front of the "
                 "server; clients then connect to sc://PROXY:PORT/;token=TEXT",
             )
-        _check_port(host, port)
+        _check_can_listen(host, port)
         if ui:
-            check_packages()
+            check_web_packages()
         if history:
             check_log_folder(history)
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
-        with common.spark():
+        with shared.spark():
             is_random = not token and not no_token
-            _serve(common, host, port, secrets.token_urlsafe(18) if is_random else token, is_random=is_random, ui=ui)
+            _serve(shared, host, port, secrets.token_urlsafe(18) if is_random else token, is_random=is_random, ui=ui)
 
 
 def _hide_token(token: str | None) -> None:
     """Restart this command without the token on its command line, which every user of the machine can read."""
-    hidden = without_token(sys.orig_argv)
-    if hidden != sys.orig_argv and sys.executable and os.name == "posix":
-        os.execve(sys.executable, hidden, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - the same command
+    command = without_token(sys.orig_argv)
+    if command != sys.orig_argv and sys.executable and os.name == "posix":
+        os.execve(sys.executable, command, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - the same command
 
 
 def without_token(command: Sequence[str]) -> list[str]:
@@ -103,26 +102,27 @@ def without_token(command: Sequence[str]) -> list[str]:
     """
     from penstock.spark.bridge.connect import TOKEN
 
-    shown: list[str] = []
+    remaining: list[str] = []
     arguments = iter(command)
     for argument in arguments:
         option, equals, value = argument.partition("=")
-        if "connect-server" not in shown or option not in {"--token", "--conf"}:
-            shown.append(argument)
+        # Arguments before the name of the command belong to Python or to `penstock`.
+        if "connect-server" not in remaining or option not in {"--token", "--conf"}:
+            remaining.append(argument)
             continue
         text = value if equals else next(arguments, "")
         if option == "--conf" and text.partition("=")[0].strip() != TOKEN:
-            shown += [argument] if equals else [argument, text]
-    return shown
+            remaining += [argument] if equals else [argument, text]
+    return remaining
 
 
-def _checked_port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise SessionError(f"the port of the server is not valid: {text!r}", hint="use a whole number from 0 to 65535")
     return int(text)
 
 
-def _check_port(host: str, port: int) -> None:
+def _check_can_listen(host: str, port: int) -> None:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         socket.create_server((host, port), family=family).close()
@@ -132,10 +132,11 @@ def _check_port(host: str, port: int) -> None:
         ) from error
 
 
-def _serve(common: Common, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
-    """Serve until the process is terminated; without a token, every client is accepted.
+def _serve(shared: SharedOptions, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
+    """Serve until the process is terminated; if `token` is None, every client is accepted.
 
-    The printed address contains a random token, and a token of ``spark-defaults.conf`` overrides it.
+    If `is_random`, this command generated the token: a token in ``spark-defaults.conf`` overrides it; without such a
+    token, the printed address contains it. A token of the user is not printed.
     """
     from penstock.extension.sessions import install
     from penstock.spark.bridge import connect
@@ -145,19 +146,19 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, is_random
     os.environ.pop(_VARIABLE, None)
     if token:
         os.environ[_VARIABLE] = token
-    spark = embedded_session(common.master, {**connect.settings(host, port), **dict(common.conf)})
+    spark = embedded_session(shared.master, {**connect.settings(host, port), **dict(shared.conf)})
     try:
         install(spark, {}, ui=ui or None)
         bridge = Bridge(spark)
         if not is_random:
             connect.ignore_default_token(bridge)
-        is_shown = is_random and not connect.has_default_token(bridge)
-        bound = connect.start(bridge)
+        shows_token = is_random and not connect.has_default_token(bridge)
+        bound_port = connect.start(bridge)
         # Without TLS, PySpark's client sends a token only to the host name localhost.
-        address = f"sc://{'localhost' if is_loopback(host) else host}:{bound}"
-        rest = f"/;token={token if is_shown else '...'}" if token else ", and every user of this machine can"
+        address = f"sc://{'localhost' if is_loopback(host) else host}:{bound_port}"
+        suffix = f"/;token={token if shows_token else '...'}" if token else ", without a token"
         # Standard output is reserved for the output at the end of the command.
-        click.echo(f"Spark Connect clients reach it at {address}{rest}", err=True)
+        click.echo(f"Spark Connect clients reach the server at {address}{suffix}", err=True)
         wait_for_termination()
         connect.stop(bridge)
     finally:

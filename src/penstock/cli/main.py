@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from penstock.cli.connect_server import connect_server
 from penstock.cli.demo import demo
-from penstock.cli.flags import FORMAT, takes
+from penstock.cli.flags import FORMAT, with_options
 from penstock.cli.history import history, ui
 from penstock.cli.output import print_error
 from penstock.cli.recover import recover
@@ -25,17 +26,15 @@ from penstock.config import OPTIONS, Option
 from penstock.errors import ConfigError, PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
 
 
-INTERRUPTED = 130
+INTERRUPTED_EXIT_CODE = 130
 """The exit code after Ctrl-C, by the convention of shells."""
 
 
 class Commands(click.Group):
-    """The group of all commands. The exit code is 2 for wrong arguments and 1 for other errors."""
+    """The group of all commands. The exit code is 2 for wrong arguments, 130 after Ctrl-C, and 1 for other errors."""
 
     def main(
         self,
@@ -45,7 +44,7 @@ class Commands(click.Group):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's interface
         **extra: Any,
     ) -> Any:
-        """Run a command and exit."""
+        """Run a command and, with `standalone_mode`, exit."""
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except NoArgsIsHelpError as error:
@@ -58,7 +57,7 @@ class Commands(click.Group):
             print_error(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
-            code = INTERRUPTED
+            code = INTERRUPTED_EXIT_CODE
         except OSError as error:
             if error.errno != errno.EPIPE:
                 raise
@@ -69,7 +68,7 @@ class Commands(click.Group):
 
 
 def as_penstock_error(error: click.ClickException) -> PenstockError:
-    """Convert an error of click, so that all errors have the same form."""
+    """Convert an error of click, so that it is printed like the errors of Penstock."""
     message = error.format_message().rstrip(".")
     hint = None
     if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -89,31 +88,31 @@ def main() -> None:
     """
 
 
-@click.command(short_help="List all options, or those that match.")
-@takes(FORMAT)
+@click.command(short_help="List all options, or those whose key contains a text.")
+@with_options(FORMAT)
 @click.argument("key", required=False)
-def options(common: Common, key: str | None) -> None:
+def options(shared: SharedOptions, key: str | None) -> None:
     """List all options, or those whose key contains KEY.
 
     \b
     Example:
       penstock options broadcast
     """
-    with common.output() as output:
-        fragment = (key or "").lower().removeprefix("spark.penstock.")
-        matches = [option for option in OPTIONS if any(fragment in name for name in (option.key, *option.aliases))]
+    with shared.output() as output:
+        key_part = (key or "").lower().removeprefix("spark.penstock.")
+        matches = [option for option in OPTIONS if any(key_part in name for name in (option.key, *option.aliases))]
         if not matches:
             raise ConfigError.unknown_key(str(key), [option.key for option in OPTIONS], "the list of options")
-        if common.output_format == "json":
+        if shared.output_format == "json":
             rows = [(option.key, option.expected, option.format(option.default), option.doc) for option in matches]
             output.rows(("key", "type", "default", "meaning"), rows)
             return
         for option in matches:
-            output.note(_entry(option))
+            output.note(_option_text(option))
 
 
-def _entry(option: Option) -> str:
-    """Format an option; its key has a line of its own, so that it is not wrapped."""
+def _option_text(option: Option) -> str:
+    """Format an option; its key is on a separate line, so that it is not wrapped."""
     lines = [option.key, f"  {option.expected}; default: {option.format(option.default)}"]
     if option.aliases:
         lines.append(f"  also: {', '.join(option.aliases)}")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from rich.console import Console
     from rich.table import Table
 
@@ -21,11 +19,11 @@ if TYPE_CHECKING:
     from penstock.report.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
-_UNLIMITED = 1_000_000
+_UNLIMITED_WIDTH = 1_000_000
 
 
 class Output:
-    """Tables and sentences, the text output of commands; it documents the methods of all outputs."""
+    """The output of commands as text: tables and sentences. Its docstrings also apply to `JsonOutput`."""
 
     def note(self, text: str) -> None:
         """Show a message."""
@@ -40,20 +38,20 @@ class Output:
         table = Table(title=Text(title) if title else None, title_justify="left")
         for column in columns:
             table.add_column(Text(column))
-        shown = [["NULL" if value is None else str(value) for value in row] for row in rows]
-        for row in shown:
+        texts = [["NULL" if value is None else str(value) for value in row] for row in rows]
+        for row in texts:
             table.add_row(*map(Text, row))
         console = self._console()
-        needed = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table)
+        table_width = Measurement.get(console, console.options.update(max_width=_UNLIMITED_WIDTH), table)
         if not sys.stdout.isatty():
-            console.width = max(console.width, needed.maximum)
-        elif needed.minimum > console.width:  # words would be broken
-            self._records(columns, shown)
+            console.width = max(console.width, table_width.maximum)
+        elif table_width.minimum > console.width:  # words would be broken
+            self._print_columns_as_lines(columns, texts)
             return
         console.print(table)
 
-    def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show each row as lines with a column each."""
+    def _print_columns_as_lines(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show each row as several lines: a line for each column."""
         width = max(map(len, columns))
         for number, row in enumerate(rows, 1):
             self.note(f"-- row {number} " + "-" * width)
@@ -61,26 +59,26 @@ class Output:
                 self.note(f"{column:{width}}  {value}")
 
     def job(self, job: Job) -> None:
-        """Show what a job did."""
+        """Show the steps and the decisions of a job."""
         self._console().print(job.table())
         if lines := job.decision_lines():
-            self.note("\n".join(["What was decided", *lines]))
+            self.note("\n".join(["Decisions", *lines]))
 
     def explanation(self, explanation: ExplainedPlan) -> None:
         """Show an explained plan."""
         self.note(str(explanation))
 
     def table(self, table: Table) -> None:
-        """Show a formatted table; programs get the record instead."""
+        """Show a formatted table; `JsonOutput` ignores it, so commands pass the same figures to `record`."""
         self._console().print(table)
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
-        """Show named values; lists of records become tables."""
+        """Show named values; a list of dictionaries becomes a table, and a dictionary a record."""
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
-        inner = {key: value for key, value in record.items() if isinstance(value, dict)}
-        scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in inner]
+        nested = {key: value for key, value in record.items() if isinstance(value, dict)}
+        scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in nested]
         self.note(f"{name}: {', '.join(scalars)}")
-        for key, value in inner.items():
+        for key, value in nested.items():
             self.record(key, value)
         for key, rows in tables.items():
             self.rows(list(rows[0]), [[_formatted(value) for value in row.values()] for row in rows], key)
@@ -105,7 +103,7 @@ class Output:
 
 
 class JsonOutput(Output):
-    """One JSON object on standard output, for programs."""
+    """The output of commands as one JSON object on standard output, for programs."""
 
     def __init__(self) -> None:
         self._document: dict[str, Any] = {}
@@ -115,8 +113,8 @@ class JsonOutput(Output):
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
         names = _unique(columns)
-        named = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
-        self._document.setdefault("results", []).append({"title": title, "rows": named})
+        records = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
+        self._document.setdefault("results", []).append({"title": title, "rows": records})
 
     def job(self, job: Job) -> None:
         from penstock.report.analysis import job_as_dict
@@ -127,7 +125,7 @@ class JsonOutput(Output):
         self._document["explanation"] = explanation.as_dict()
 
     def table(self, table: Table) -> None:
-        """Do nothing: programs get the record instead."""
+        """Do nothing: commands pass the same figures to `record`."""
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         self._document[name] = dict(record)
@@ -166,8 +164,8 @@ def _unique(columns: Sequence[str]) -> list[str]:
     """Make column names unique by numbering repetitions: ``id``, ``id (2)``."""
     names: list[str] = []
     for column in columns:
-        same = columns[: len(names)].count(column)
-        names.append(f"{column} ({same + 1})" if same else column)
+        repetitions = columns[: len(names)].count(column)
+        names.append(f"{column} ({repetitions + 1})" if repetitions else column)
     return names
 
 

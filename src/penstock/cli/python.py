@@ -1,40 +1,38 @@
-"""The command `penstock-python`: Python, with the Spark sessions of its programs enabled.
+"""The command `penstock-python`: Python with Penstock enabled in all Spark sessions.
 
-It is for programs that are configured only by settings: ``spark.pyspark.driver.python=penstock-python``. It accepts
-Python's own options, starts Python with them, enables all Spark sessions, and then runs the program in the module
-``__main__``, as Python does without Penstock.
+The command is for programs that are configured only by settings: ``spark.pyspark.driver.python=penstock-python``. It
+starts Python with the same options, enables Penstock in all Spark sessions, and then runs the program in the module
+``__main__``, as plain Python does.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 _ROOT = str(Path(__file__).parent.parent.parent)
-_START = """import sys
+_BOOTSTRAP = """import sys
 sys.flags.safe_path or sys.path.pop(0)
 from importlib.util import find_spec
 missing = [name for name in ("penstock", "pyspark") if find_spec(name) is None]
 sys.path.insert(0, {root!r})
-from penstock.cli.python import serve
+from penstock.cli.python import run_program
 sys.path.pop(0)
-serve(missing)
+run_program(missing)
 """
-"""The code that Python runs first; it must not import from the current folder, as plain Python would not."""
-_PATH_OPTIONS = "-E, -I, -s or -S"
-_ENABLED: list[object] = []
-"""The context managers that enable the sessions until the process ends, as threads may outlive the program."""
-_FLAGS = frozenset("bBdEiIOPqRsStuvx")
-_WITH_VALUE = frozenset("WX")
-_LONG_WITH_VALUE = "--check-hash-based-pycs"
+"""The code that Python runs first. It must not import from the current folder, which Python searches for ``-c``."""
+_PATH_OPTIONS = "-E, -I, -s or -S"  # options that omit folders from the module search path
+_ENABLED_SESSIONS: list[object] = []
+"""Keeps the context manager alive until the process ends, as threads of the program may outlive its code."""
+_FLAG_LETTERS = frozenset("bBdEiIOPqRsStuvx")  # options of Python without a value
+_LETTERS_WITH_VALUE = frozenset("WX")
+_LONG_OPTION_WITH_VALUE = "--check-hash-based-pycs"
 
 
 class Target(Enum):
@@ -62,7 +60,7 @@ class PythonCall:
 
 
 def parse_call(arguments: Sequence[str]) -> PythonCall | None:
-    """Parse a command line of Python; None if it runs no program: it requests help or the version, or is not valid.
+    """Parse a command line of Python; None if it requests help or the version, or is not valid.
 
     >>> call = parse_call(["-um", "http.server", "8000"])
     >>> call.options, call.program, call.arguments
@@ -70,35 +68,36 @@ def parse_call(arguments: Sequence[str]) -> PythonCall | None:
     """
     options: list[str] = []
     flags: set[str] = set()
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
+    remaining = list(arguments)
+    while remaining and remaining[0].startswith("-") and remaining[0] != "-":
+        word = remaining.pop(0)
         if word == "--":
             break
-        if word == _LONG_WITH_VALUE and rest:
-            options += [word, rest.pop(0)]
+        if word == _LONG_OPTION_WITH_VALUE and remaining:
+            options += [word, remaining.pop(0)]
             continue
         if word.startswith("--"):
             return None
+        # A word has letters of flags, and may end with a letter and its value: -uv, -Wignore, -umhttp.server.
         for position, letter in enumerate(word[1:], 1):
-            if letter in _FLAGS:
+            if letter in _FLAG_LETTERS:
                 flags.add(letter)
                 continue
-            before, value = word[:position], word[position + 1 :]
-            if letter not in _WITH_VALUE | {"c", "m"} or not (value or rest):
+            flag_word, value = word[:position], word[position + 1 :]
+            if letter not in _LETTERS_WITH_VALUE | {"c", "m"} or not (value or remaining):
                 return None
-            value = value or rest.pop(0)
-            if letter in _WITH_VALUE:
-                options += [before + letter, value]
+            value = value or remaining.pop(0)
+            if letter in _LETTERS_WITH_VALUE:
+                options += [flag_word + letter, value]
                 break
-            options += [before] if position > 1 else []
+            options += [flag_word] if position > 1 else []
             target = Target.CODE if letter == "c" else Target.MODULE
-            return PythonCall(tuple(options), target, value, tuple(rest), frozenset(flags))
+            return PythonCall(tuple(options), target, value, tuple(remaining), frozenset(flags))
         else:
             options.append(word)
-    target = Target.NOTHING if not rest else Target.STDIN if rest[0] == "-" else Target.FILE
-    program = rest[0] if target is Target.FILE else ""
-    return PythonCall(tuple(options), target, program, tuple(rest[1:]), frozenset(flags))
+    target = Target.NOTHING if not remaining else Target.STDIN if remaining[0] == "-" else Target.FILE
+    program = remaining[0] if target is Target.FILE else ""
+    return PythonCall(tuple(options), target, program, tuple(remaining[1:]), frozenset(flags))
 
 
 def main() -> None:
@@ -106,14 +105,14 @@ def main() -> None:
     arguments = sys.argv[1:]
     call = parse_call(arguments)
     command = [sys.executable, *arguments]
-    if call is not None:
-        prompt = ["-i"] if _is_prompt(call) else []
-        command = [sys.executable, *call.options, *prompt, "-c", _START.format(root=_ROOT), *arguments]
+    if call is not None:  # else Python itself shows help, the version or an error
+        prompt = ["-i"] if _shows_prompt(call) else []
+        command = [sys.executable, *call.options, *prompt, "-c", _BOOTSTRAP.format(root=_ROOT), *arguments]
     os.execv(sys.executable, command)  # noqa: S606 - the same interpreter
 
 
-def serve(missing: Sequence[str]) -> None:
-    """Enable all Spark sessions of this process, and run the program in its arguments.
+def run_program(missing: Sequence[str]) -> None:
+    """Enable Penstock in all Spark sessions of this process, and run the program that its arguments name.
 
     `missing` are the packages that cannot be imported with the options of this process.
     """
@@ -124,8 +123,8 @@ def serve(missing: Sequence[str]) -> None:
     _enable(call, missing)
     namespace = sys.modules["__main__"].__dict__
     for name in [name for name in namespace if not name.startswith("__")]:
-        del namespace[name]  # names from `_START`
-    if _is_prompt(call):
+        del namespace[name]  # names from `_BOOTSTRAP`
+    if _shows_prompt(call):
         sys.argv = [""]
         _insert_path("")
         if not sys.flags.quiet:
@@ -134,7 +133,7 @@ def serve(missing: Sequence[str]) -> None:
     _run(call, namespace)
 
 
-def _is_prompt(call: PythonCall) -> bool:
+def _shows_prompt(call: PythonCall) -> bool:
     return call.target is Target.NOTHING and bool("i" in call.flags or sys.flags.inspect or sys.stdin.isatty())
 
 
@@ -158,14 +157,14 @@ def _enable(call: PythonCall, missing: Sequence[str]) -> None:
 
         enabled = all_sessions_enabled()
         enabled.__enter__()
-    _ENABLED.append(enabled)
+    _ENABLED_SESSIONS.append(enabled)
 
 
 def _run(call: PythonCall, namespace: dict[str, Any]) -> None:
     import runpy
     from pkgutil import get_importer
 
-    from penstock.cli.scripts import errors_as_python
+    from penstock.cli.scripts import exit_as_python
 
     # The public functions of runpy do not run the program in the module `__main__`.
     run_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001
@@ -174,15 +173,15 @@ def _run(call: PythonCall, namespace: dict[str, Any]) -> None:
         case Target.MODULE:
             sys.argv[0] = "-m"
             _insert_path(str(Path.cwd()))
-            with errors_as_python(lambda: str(namespace.get("__file__"))):
+            with exit_as_python(lambda: str(namespace.get("__file__"))):
                 run_as_main(call.program)
         case Target.CODE:
             sys.argv[0] = "-c"
             _insert_path("")
             _execute(call.program, "<string>", namespace)
-        case Target.FILE if get_importer(call.program) is not None:
+        case Target.FILE if get_importer(call.program) is not None:  # a folder or an archive
             _insert_path(str(Path(call.program).absolute()), always=True)
-            with errors_as_python(lambda: str(namespace.get("__file__"))):
+            with exit_as_python(lambda: str(namespace.get("__file__"))):
                 run_as_main("__main__", alter_argv=False)
         case Target.FILE:
             _run_file(call, namespace)
@@ -204,21 +203,21 @@ def _run_file(call: PythonCall, namespace: dict[str, Any]) -> None:
         sys.stderr.write(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n")
         raise SystemExit(2) from error
     if "x" in call.flags:
-        source = b"\n" + source.partition(b"\n")[2]
+        source = b"\n" + source.partition(b"\n")[2]  # the option -x skips the first line
     namespace |= {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
     _insert_path(str(Path(path).resolve().parent))
     _execute(read_code(BytesIO(source)) or source, path, namespace)
 
 
 def _execute(code: CodeType | bytes | str, path: str, namespace: dict[str, Any]) -> None:
-    from penstock.cli.scripts import errors_as_python
+    from penstock.cli.scripts import exit_as_python
 
-    with errors_as_python(lambda: path):
+    with exit_as_python(lambda: path):
         code = code if isinstance(code, CodeType) else compile(code, path, "exec", dont_inherit=True)
         exec(code, namespace)  # noqa: S102 - as Python does
 
 
 def _insert_path(folder: str, *, always: bool = False) -> None:
-    """Put the folder of the program first in the module search path, unless Python's options forbid it."""
+    """Put the folder of the program first in the module search path, if Python's options allow it or `always`."""
     if always or not sys.flags.safe_path:
         sys.path.insert(0, folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -14,45 +13,45 @@ from penstock.cli.checks import check_log_folder
 from penstock.cli.flags import (
     FORMAT,
     KEEP_OPEN,
-    SPARK,
+    QUERY_OPTIONS,
     UI,
+    enable_page,
+    keep_page_open,
+    program_arguments,
     program_command,
-    serve_page,
-    stay_open,
-    takes,
-    takes_program,
+    with_options,
 )
 from penstock.cli.output import JsonOutput, Output
 
 if TYPE_CHECKING:
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
     from penstock.extension.program import Program, QuerySummary
 
-_MAX_EXPLAINED = 20
+_MAX_QUERIES_WITH_DECISIONS = 20
 """The most queries whose decisions are shown; a program may run hundreds."""
 
 
 @program_command("Run a PySpark program, and print the decisions.")
-@takes(FORMAT, *SPARK)
+@with_options(FORMAT, *QUERY_OPTIONS)
 @click.option("--quiet", is_flag=True, help="Do not print the decisions.")
 @UI
 @KEEP_OPEN
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
-@takes_program
+@program_arguments
 def run(
-    common: Common,
+    shared: SharedOptions,
     quiet: bool,  # noqa: FBT001
     ui: bool,  # noqa: FBT001
     keep_open: bool,  # noqa: FBT001
     history: str | None,
-    job: str,
+    program_file: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the Python file JOB, any PySpark program, and print the decisions for its queries.
+    """Run the Python file PROGRAM, which may be any PySpark program, and print the decisions for its queries.
 
-    JOB runs as with `python JOB ARGUMENTS`, and its exit code is returned. Options of this command come before JOB; all
-    arguments after JOB belong to the program. The program needs no change: the queries of all Spark sessions that it
-    creates run as jobs, and its own session settings apply. Jobs of an Environment are printed with their steps.
+    PROGRAM runs as with `python PROGRAM ARGUMENTS`, and its exit code is returned. Options of this command come before
+    PROGRAM; all arguments after it belong to the program. The program needs no change: the queries of all Spark
+    sessions that it creates run as jobs, with its settings. Jobs of an Environment are printed with their steps.
 
     \b
     Examples:
@@ -60,29 +59,29 @@ def run(
       penstock run --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=8mb nightly.py
       penstock run --keep-open revenue.py 2026-11
     """
-    with common.output() as output:
+    with shared.output() as output:
         if history:
             check_log_folder(history)
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
         if ui or keep_open:
-            serve_page()
-        common.check()
+            enable_page()
+        shared.check()
         from penstock.cli.scripts import run_file
         from penstock.extension.program import all_sessions_enabled
 
-        with common.spark(), all_sessions_enabled(progress=sys.stderr.isatty()) as program:
+        with shared.spark(), all_sessions_enabled(progress=sys.stderr.isatty()) as program:
             try:
                 with output.redirect_program():
-                    run_file(job, arguments)
+                    run_file(program_file, arguments)
             finally:
                 if not quiet:
                     _report(output, program)
                 if keep_open:
-                    stay_open()
+                    keep_page_open()
 
 
 def _report(output: Output, program: Program) -> None:
-    """Show the jobs of a program's environments, its queries, and the queries that Spark ran itself."""
+    """Show the jobs of a program's environments, its queries, and the number of queries that Spark ran itself."""
     from penstock.scheduler.job import RECENT
 
     query_jobs = {query.job for query in program.queries}
@@ -90,7 +89,8 @@ def _report(output: Output, program: Program) -> None:
         if job.id not in query_jobs:
             output.job(job)
     if isinstance(output, JsonOutput):
-        output.record("queries", {"ran": [asdict(query) for query in program.queries], "planned": program.counts})
+        # "planned": the number of planned queries that Penstock runs ("taken"), or Spark runs, by reason.
+        output.record("queries", {"ran": [query.as_dict() for query in program.queries], "planned": program.counts})
         return
     queries = program.queries
     if queries:
@@ -100,15 +100,15 @@ def _report(output: Output, program: Program) -> None:
             output.note(
                 f"These are the latest {len(queries):,} of {show_count(program.query_count, 'query', 'queries')}."
             )
-    for query in queries[:_MAX_EXPLAINED]:
-        if query.decided:
-            output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decided)]))
-    if len(queries) > _MAX_EXPLAINED:
-        rest = show_count(len(queries) - _MAX_EXPLAINED, "further query", "further queries")
-        output.note(f"Decisions for {rest}: run with --history DIR, then `penstock history show --history DIR ID`")
-    left = sorted(program.left.items(), key=lambda entry: -entry[1])
-    if left:
-        output.note(f"left to Spark: {', '.join(f'{count:,} {reason}' for reason, count in left)}")
+    for query in queries[:_MAX_QUERIES_WITH_DECISIONS]:
+        if query.decisions:
+            output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decisions)]))
+    if len(queries) > _MAX_QUERIES_WITH_DECISIONS:
+        remaining = show_count(len(queries) - _MAX_QUERIES_WITH_DECISIONS, "further query", "further queries")
+        output.note(f"Decisions for {remaining}: run with --history DIR, then `penstock history show --history DIR ID`")
+    run_by_spark = sorted(program.run_by_spark_counts.items(), key=lambda reason_and_count: -reason_and_count[1])
+    if run_by_spark:
+        output.note(f"run by Spark: {', '.join(f'{count:,} {reason}' for reason, count in run_by_spark)}")
 
 
 def _row(query: QuerySummary) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Running of a Python file as with `python FILE ARGUMENTS`, with the same errors and exit code."""
+"""Runs a Python file as `python FILE ARGUMENTS` does, with the same errors and exit code."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import builtins
 import runpy
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from pkgutil import get_importer
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+from penstock.base.location import PACKAGE
 from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-_OWN = str(Path(__file__).parent.parent)
 
 
 def run_file(path: str, arguments: Sequence[str]) -> None:
@@ -26,27 +22,27 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
     sys.argv = [path, *arguments]
     file = str(Path(path).absolute())
     if get_importer(file) is not None:  # an archive, or a folder
-        with errors_as_python(lambda: file):
+        with exit_as_python(lambda: file):
             runpy.run_path(path, run_name="__main__")
         return
     sys.path.insert(0, str(Path(path).resolve().parent))
-    main, before = ModuleType("__main__"), sys.modules["__main__"]
+    main, previous_main = ModuleType("__main__"), sys.modules["__main__"]
     vars(main).update(
         __file__=file, __cached__=None, __loader__=SourceFileLoader("__main__", file), __builtins__=builtins
     )
     sys.modules["__main__"] = main
     try:
-        with errors_as_python(lambda: file):
+        with exit_as_python(lambda: file):
             exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(main))  # noqa: S102 - as Python does
     finally:
-        sys.modules["__main__"] = before
+        sys.modules["__main__"] = previous_main
 
 
 @contextmanager
-def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
-    """Exit with code 1 on an error of the block as Python does, with a traceback that starts in a file.
+def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
+    """On an error of the block, exit with code 1 as Python does, with a traceback that starts in a file.
 
-    `path` returns the file's path, which may be unknown before the block runs.
+    `path` returns the path of the file, which may be unknown before the block runs.
     """
     try:
         yield
@@ -56,23 +52,23 @@ def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
 
 
 def traceback_of(error: BaseException, path: str) -> str:
-    """Return the traceback of a file's error with the frames of the user's code and of the libraries that it calls.
+    """Return the traceback of an error and its causes, from the first frame in `path`, without frames of Penstock.
 
     Errors of Penstock are self-explanatory, so their causes in Spark or a database are omitted.
     """
     formatted = traceback.TracebackException.from_exception(error)
-    level: traceback.TracebackException | None = formatted
-    while level is not None:
-        frames = list(level.stack)
-        first = next((number for number, frame in enumerate(frames) if frame.filename == path), len(frames))
-        if first < len(frames):
-            frames = frames[first:]
-        level.stack = traceback.StackSummary.from_list([frame for frame in frames if not _is_ours(frame.filename)])
-        if level is formatted and isinstance(error, PenstockError):
-            level.__cause__, level.__suppress_context__ = None, True
-        level = level.__cause__ or (None if level.__suppress_context__ else level.__context__)
+    chained: traceback.TracebackException | None = formatted
+    while chained is not None:
+        frames = list(chained.stack)
+        first_index = next((index for index, frame in enumerate(frames) if frame.filename == path), len(frames))
+        if first_index < len(frames):
+            frames = frames[first_index:]
+        chained.stack = traceback.StackSummary.from_list([frame for frame in frames if not _is_hidden(frame.filename)])
+        if chained is formatted and isinstance(error, PenstockError):
+            chained.__cause__, chained.__suppress_context__ = None, True
+        chained = chained.__cause__ or (None if chained.__suppress_context__ else chained.__context__)
     return "".join(formatted.format())
 
 
-def _is_ours(file: str) -> bool:
-    return file.startswith((_OWN, "<frozen runpy>"))
+def _is_hidden(file: str) -> bool:
+    return file.startswith((PACKAGE, "<frozen runpy>"))

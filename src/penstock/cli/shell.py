@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.checks import check_table
-from penstock.cli.flags import SPARK, TABLE, UI, serve_page, takes
+from penstock.cli.flags import QUERY_OPTIONS, TABLE, UI, enable_page, with_options
 from penstock.cli.output import print_error
 from penstock.errors import PenstockError, first_line
 
 if TYPE_CHECKING:
-    from penstock.cli.backslash import BackslashCommands
-    from penstock.cli.common import Common
+    from penstock.cli.backslash import ShellInput
+    from penstock.cli.common import SharedOptions
     from penstock.cli.keyboard import Lines
 
-PROMPT, CONTINUED = "penstock> ", "      ... "
+PROMPT, CONTINUATION_PROMPT = "penstock> ", "      ... "
 EXIT_COMMANDS = {"exit", "quit", "\\q", "\\quit"}
-_PART = re.compile(
+_TOKEN = re.compile(
     r"""
       '(?:[^'\\]|\\.)*'        # texts and names in quotes
     | "(?:[^"\\]|\\.)*"
@@ -36,10 +36,10 @@ _PART = re.compile(
 
 
 @click.command(short_help="Run SQL statements interactively.")
-@takes(*SPARK)
+@with_options(*QUERY_OPTIONS)
 @TABLE
 @UI
-def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None:  # noqa: FBT001
+def shell(shared: SharedOptions, tables: tuple[tuple[str, str], ...], ui: bool) -> None:  # noqa: FBT001
     """Run SQL statements in one session, from the keyboard or from standard input.
 
     A statement ends with a semicolon. Tab completes keywords, tables and columns; the arrow keys recall earlier
@@ -51,53 +51,53 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
       penstock shell --table orders=data/orders.parquet
       penstock shell --table orders=data/orders.parquet < report.sql
     """
-    with common.output() as output:
+    with shared.output() as output:
         for name, path in tables:
             check_table(name, path)
-        common.check()
+        shared.check()
         if ui:
-            serve_page()
-        from penstock.cli.backslash import BackslashCommands
-        from penstock.cli.keyboard import FileLines, Keyboard, history_file
-        from penstock.cli.statements import Statements
+            enable_page()
+        from penstock.cli.backslash import ShellInput
+        from penstock.cli.keyboard import Keyboard, StandardInputLines, history_file
+        from penstock.cli.statements import SqlSession
 
-        with common.spark() as thread:
-            session = Statements(thread, tables)
-            commands = BackslashCommands(session, output)
+        with shared.spark() as spark_thread:
+            session = SqlSession(spark_thread, tables)
+            shell_input = ShellInput(session, output)
             if not sys.stdin.isatty():
-                Shell(commands, FileLines()).run()
+                Shell(shell_input, StandardInputLines()).run()
                 return
             click.echo(f"Spark {session.version}. End a statement with a semicolon; \\help lists commands.")
-            Shell(commands, Keyboard(commands.completions, history_file())).run()
+            Shell(shell_input, Keyboard(shell_input.completions, history_file())).run()
 
 
 class Shell:
     """The loop that reads and runs statements and commands.
 
-    An error ends the input from a file, but not from a keyboard.
+    An error ends the loop if the input is a file, but not if it is a keyboard.
     """
 
-    def __init__(self, commands: BackslashCommands, lines: Lines) -> None:
-        self._commands = commands
+    def __init__(self, shell_input: ShellInput, lines: Lines) -> None:
+        self._input = shell_input
         self._lines = lines
-        self._typed = InputBuffer()
+        self._buffer = InputBuffer()
 
     def run(self) -> None:
-        """Read and run until the end of the input; raise `PenstockError` if a statement of a file fails."""
+        """Read and run statements until the end of the input; raise `PenstockError` if a statement of a file fails."""
         while self._run_next():
             pass
 
     def _run_next(self) -> bool:
-        """Read a line and run the statements that it completes; return False at the end of the input."""
+        """Read a line and run the statements that it completes; return False at the end of the input, or to exit."""
         try:
-            line = self._lines.next(CONTINUED if self._typed.is_open else PROMPT)
-            if not self._typed.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
+            line = self._lines.next(CONTINUATION_PROMPT if self._buffer.is_open else PROMPT)
+            if not self._buffer.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
                 return False
-            is_command = not self._typed.is_open and line.lstrip().startswith("\\")
-            for text in [line.strip().rstrip(";")] if is_command else self._typed.add(line):
+            is_command = not self._buffer.is_open and line.lstrip().startswith("\\")
+            for text in [line.strip().rstrip(";")] if is_command else self._buffer.add(line):
                 self._run(text)
         except EOFError:
-            remainder = self._typed.flush()
+            remainder = self._buffer.flush()
             if self._lines.is_keyboard:
                 click.echo()
             elif remainder:  # the last statement of a file may lack its semicolon
@@ -106,14 +106,15 @@ class Shell:
         except KeyboardInterrupt:  # while a line is typed, or between two statements
             if not self._lines.is_keyboard:
                 raise
-            self._typed.flush()
+            self._buffer.flush()
             click.echo()
         return True
 
     def _run(self, text: str) -> None:
+        """Run a statement or a command; on a keyboard, print its error."""
         self._lines.remember(text if text.startswith("\\") else f"{text};")
         try:
-            self._commands.run(text)
+            self._input.run(text)
         except KeyboardInterrupt:
             click.echo("stopped", err=True)
             if not self._lines.is_keyboard:
@@ -121,7 +122,7 @@ class Shell:
         except Exception as error:
             if not self._lines.is_keyboard:
                 raise
-            # Any error keeps the session, with its tables, settings and history.
+            # The session continues after any error, with its tables, settings and history.
             print_error(
                 error
                 if isinstance(error, PenstockError)
@@ -130,7 +131,7 @@ class Shell:
 
 
 class InputBuffer:
-    """The typed text of an incomplete statement."""
+    """The text of an incomplete statement."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -155,11 +156,11 @@ class InputBuffer:
 def split_statements(text: str) -> tuple[list[str], str]:
     """Return the statements in a text, without empty ones, and the text after the last semicolon."""
     statements, start = [], 0
-    for part in _PART.finditer(text):
-        if part[0] == ";":
-            statements.append(text[start : part.start()].strip())
-            start = part.end()
-        elif part[0] in {"'", '"', "`", "/*"}:
+    for token in _TOKEN.finditer(text):
+        if token[0] == ";":
+            statements.append(text[start : token.start()].strip())
+            start = token.end()
+        elif token[0] in {"'", '"', "`", "/*"}:
             break  # the quotes or the comment continue in the next line
     return [statement for statement in statements if not is_blank(statement)], text[start:]
 

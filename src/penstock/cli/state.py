@@ -1,7 +1,8 @@
-"""The commands `penstock state`."""
+"""The commands `penstock state inspect`, `rescale` and `prune`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,35 +10,33 @@ import click
 
 from penstock.base.units import show_bytes
 from penstock.cli.checks import check_checkpoint
-from penstock.cli.flags import FILE_SYSTEMS, FORMAT, MASTER, takes
+from penstock.cli.flags import FILE_SYSTEM_OPTIONS, FORMAT, MASTER, with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
     from penstock.state.inspection import Inspection
     from penstock.state.rescale import OnProgress
 
 CHECKPOINT = click.argument("checkpoint")
-RUNS_QUERIES = (FORMAT, MASTER, *FILE_SYSTEMS)
+SPARK_OPTIONS = (FORMAT, MASTER, *FILE_SYSTEM_OPTIONS)
 
 
 @click.group(short_help="Inspect and rescale the state of a stream.")
 def state() -> None:
     """Inspect the state of a streaming query, and change its number of key groups.
 
-    A key group is a state partition. Spark fixes their number, the max parallelism, when a query first starts. These
-    commands change it. CHECKPOINT is the query's checkpointLocation.
+    A key group is a state partition. Spark fixes their number, the max parallelism, when a query first starts. The
+    command `rescale` changes it. CHECKPOINT is the query's checkpointLocation.
     """
 
 
 @state.command("inspect")
-@takes(*RUNS_QUERIES)
+@with_options(*SPARK_OPTIONS)
 @click.option(
     "--count", is_flag=True, help="Read the state and count its rows, instead of using the counts in its files."
 )
 @CHECKPOINT
-def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # noqa: FBT001
+def inspect_command(shared: SharedOptions, count: bool, checkpoint: str) -> None:  # noqa: FBT001
     """Show operators, key groups, rows, bytes, skew and the recommended max parallelism. Writes nothing.
 
     \b
@@ -46,14 +45,14 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
     """
     from penstock.state import inspect
 
-    with common.output() as output:
+    with shared.output() as output:
         check_checkpoint(checkpoint)
-        with common.spark() as thread:
-            inspection = thread.call(lambda: inspect(checkpoint, count=count))
-        if common.output_format == "json":
+        with shared.spark() as spark_thread:
+            inspection = spark_thread.call(lambda: inspect(checkpoint, count=count))
+        if shared.output_format == "json":
             output.record("inspection", inspection.as_dict())
             return
-        for line in _description(inspection):
+        for line in _inspection_lines(inspection):
             output.note(line)
         columns = ("operator", "name", "store", "groups", "rows", "bytes", "largest group", "skew")
         rows = [
@@ -72,7 +71,7 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
         output.rows(columns, rows)
 
 
-def _description(inspection: Inspection) -> list[str]:
+def _inspection_lines(inspection: Inspection) -> list[str]:
     batch = "none finished yet" if inspection.batch is None else str(inspection.batch)
     lines = [
         f"query {inspection.query}, last batch {batch}, max parallelism {inspection.max_parallelism}",
@@ -86,39 +85,38 @@ def _description(inspection: Inspection) -> list[str]:
 
 
 @state.command()
-@takes(*RUNS_QUERIES)
+@with_options(*SPARK_OPTIONS)
 @click.option("--max-parallelism", type=int, metavar="N", help="The new number of key groups.")
-@click.option(
-    "--dry-run", is_flag=True, help="Check whether it is possible and show what would be done. Writes nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Check whether the query can be rescaled, and show what would be done.")
 @click.option(
     "--abort",
     "abort",
     is_flag=True,
-    help="Undo an incomplete rescale, or remove the remains of a rescale that the logs of the query were rolled back "
-    "past.",
+    help="Undo an incomplete rescale. If you removed files from `offsets` and `commits` to go back to a batch before a "
+    "complete rescale, remove the files of that rescale.",
 )
 @click.option(
     "--live",
     is_flag=True,
-    help="Rescale a running query: its process, started with start_query, stops it for seconds between two batches.",
+    help="Rescale a running query, which must have been started with start_query. It is stopped for a few seconds "
+    "between two batches.",
 )
 @click.option(
     "--file-sink",
     metavar="FOLDER",
-    help="The folder the query writes to, if its sink is one of Spark's file formats and it is started without "
-    "start_query: Spark's log there must have an entry for the rescale.",
+    help="The folder that the query writes files to, if it is started without start_query. The rescale adds an entry "
+    "to the log that Spark keeps in this folder.",
 )
 @click.option(
     "--method",
-    "--way",
+    "--way",  # the name in older releases
     "method",
     type=click.Choice(["files", "rows", "shuffle"]),
     help="How to rewrite the state: sorted files, row by row, or through a shuffle. Default: chosen for each store.",
 )
 @CHECKPOINT
 def rescale(
-    common: Common,
+    shared: SharedOptions,
     max_parallelism: int | None,
     dry_run: bool,  # noqa: FBT001
     abort: bool,  # noqa: FBT001
@@ -129,8 +127,8 @@ def rescale(
 ) -> None:
     """Change the number of key groups (the max parallelism) of a stopped query, or of a running one with --live.
 
-    The new state is prepared and checked beside the old one first. If the command is killed at any moment, run it again
-    to finish, or use --abort to undo it.
+    The new state is first written and checked beside the old state. If the command is killed at any moment, run it
+    again to finish the rescale, or use --abort to undo it.
 
     \b
     Examples:
@@ -147,36 +145,38 @@ def rescale(
         raise click.UsageError("--abort undoes a rescale and cannot be combined with --dry-run or --method")
     if live and (abort or dry_run or file_sink):
         raise click.UsageError(
-            "--live rescales in the query's own process and cannot be combined with --abort, --dry-run or --file-sink"
+            "--live rescales in the process of the query and cannot be combined with --abort, --dry-run or --file-sink"
         )
-    chosen = RewriteMethod(method) if method else None
-    with common.output() as output:
+    rewrite = RewriteMethod(method) if method else None
+    with shared.output() as output:
         if max_parallelism is not None:
             check_max_parallelism(max_parallelism)
         check_checkpoint(checkpoint)
-        with common.spark() as thread:
+        with shared.spark() as spark_thread:
             if max_parallelism is None:
-                aborted = thread.call(lambda: api.abort(checkpoint))
-                output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
+                is_undone = spark_thread.call(lambda: api.abort(checkpoint))
+                output.note("undone; the query starts as before" if is_undone else "there was nothing to undo")
             elif dry_run:
-                planned = thread.call(lambda: api.plan(checkpoint, max_parallelism, method=chosen))
-                output.record("plan", planned.as_dict())
+                plan = spark_thread.call(lambda: api.plan(checkpoint, max_parallelism, method=rewrite))
+                output.record("plan", plan.as_dict())
             elif live:
                 with _progress_bar() as on_progress:
-                    done = thread.call(
-                        lambda: api.rescale_running(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                    live_rescale = spark_thread.call(
+                        lambda: api.rescale_running(
+                            checkpoint, max_parallelism, method=rewrite, on_progress=on_progress
+                        )
                     )
-                changed = f"{done['rescale']['old']} to {done['rescale']['new']} key groups"
-                output.note(f"{changed}; the query was stopped for {done['seconds_stopped']:.1f} s")
+                change = f"{live_rescale['rescale']['old']} to {live_rescale['rescale']['new']} key groups"
+                output.note(f"{change}; the query was stopped for {live_rescale['seconds_stopped']:.1f} s")
                 output.note(
                     f"if its program sets pipeline.max-parallelism, set {max_parallelism} there before its next start"
                 )
-                output.record("rescale", done)
+                output.record("rescale", live_rescale)
             else:
                 with _progress_bar() as on_progress:
-                    report = thread.call(
+                    report = spark_thread.call(
                         lambda: api.rescale(
-                            checkpoint, max_parallelism, method=chosen, file_sink=file_sink, on_progress=on_progress
+                            checkpoint, max_parallelism, method=rewrite, file_sink=file_sink, on_progress=on_progress
                         )
                     )
                 if report is None:
@@ -186,12 +186,12 @@ def rescale(
 
 
 @state.command()
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @CHECKPOINT
-def prune(common: Common, checkpoint: str) -> None:
-    """Remove the folders of key groups that the query no longer has after a rescale to fewer.
+def prune(shared: SharedOptions, checkpoint: str) -> None:
+    """Remove the folders of key groups that do not exist any more after a rescale to fewer key groups.
 
-    The state of batches before the rescale can no longer be read after that.
+    Afterwards, the state of the batches before the rescale cannot be read.
 
     \b
     Example:
@@ -199,10 +199,10 @@ def prune(common: Common, checkpoint: str) -> None:
     """
     from penstock import state as api
 
-    with common.output() as output:
+    with shared.output() as output:
         check_checkpoint(checkpoint)
-        with common.spark() as thread:
-            removed = thread.call(lambda: api.prune(checkpoint))
+        with shared.spark() as spark_thread:
+            removed = spark_thread.call(lambda: api.prune(checkpoint))
         output.note(f"removed {', '.join(removed)}" if removed else "there is nothing to remove")
 
 

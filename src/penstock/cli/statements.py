@@ -1,9 +1,10 @@
-"""Running of SQL statements, queries and commands, in a shared session."""
+"""Runs SQL statements (queries and commands) in a shared session."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from penstock.errors import PenstockError
 from penstock.spark.errors import translate_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.cli.common import SparkThread
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
     from penstock.report.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
-SHOWN_ROWS = 20
-"""The default number of rows of a result to show."""
+DEFAULT_ROW_LIMIT = 20
+"""The default maximum number of shown rows of a result."""
 _FORMAT_OF_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc", ".txt": "text"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a statement, empty for a command that writes, the jobs that ran it, and its run time.
+class StatementResult:
+    """The rows of a statement, the jobs that ran it, and its run time in seconds.
 
-    `has_more` says whether there are more rows, which were not computed.
+    A command that writes has neither columns nor rows. `has_more` says whether the statement has more rows than `rows`.
     """
 
     columns: tuple[str, ...]
@@ -40,16 +39,16 @@ class Answer:
     seconds: float
 
 
-class Statements:
-    """The session that statements share, with `tables`, by name and path.
+class SqlSession:
+    """A session that runs SQL statements; `tables` are pairs of a name and the path of the table's files.
 
-    Queries run as jobs of an `Environment`; Spark delegates the queries of commands (INSERT, CREATE TABLE AS).
-    All methods raise `PenstockError` if a statement cannot be planned, or fails.
+    Queries run as jobs of an `Environment`, and so do the queries of commands (INSERT, CREATE TABLE AS), which Spark
+    delegates to Penstock. All methods raise `PenstockError` if a statement cannot be planned, or fails.
     """
 
     def __init__(self, thread: SparkThread, tables: Iterable[tuple[str, str]] = ()) -> None:
         self._thread = thread
-        self._environment = thread.call(lambda: _environment(tables))
+        self._environment = thread.call(lambda: _start_environment(tables))
 
     @property
     def version(self) -> str:
@@ -73,47 +72,43 @@ class Statements:
             return None
         return [(field.name, field.dataType.simpleString()) for field in spark.table(table).schema.fields]
 
-    def run(self, statement: str, limit: int | None) -> Answer:
-        """Run a statement; return at most `limit` rows, None for all. The query computes at most one more."""
-        from penstock.scheduler.job import RECENT
+    def run(self, statement: str, limit: int | None) -> StatementResult:
+        """Run a statement; return at most `limit` rows, all if None. A query computes at most one row more."""
+        from penstock.scheduler.job import RECENT  # the latest jobs of this process
 
-        before, started = set(RECENT), time.monotonic()
+        earlier_jobs, started = set(RECENT), time.monotonic()
         with translate_errors("the statement failed"):
-            columns, rows = self._thread.call(lambda: self._rows(statement, limit))
-        jobs = tuple(job for job in list(RECENT) if job not in before)
-        return Answer(columns, tuple(rows[:limit]), len(rows) > len(rows[:limit]), jobs, time.monotonic() - started)
+            columns, rows = self._thread.call(lambda: self._fetch(statement, limit))
+        jobs = tuple(job for job in list(RECENT) if job not in earlier_jobs)
+        limited_rows = tuple(rows[:limit])
+        return StatementResult(columns, limited_rows, len(rows) > len(limited_rows), jobs, time.monotonic() - started)
 
-    def _rows(self, statement: str, limit: int | None) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    def _fetch(self, statement: str, limit: int | None) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
         from penstock.scheduler.origin import QueryOrigin
 
         if self._is_query(statement):
-            df = self._planned(statement)
+            df = self._plan(statement)
             name = QueryOrigin.of(statement, None, None).name
             rows = self._environment.collect(df if limit is None else df.limit(limit + 1), name=name)
             return tuple(df.columns), [tuple(row) for row in rows]
-        df = self._environment.sql(statement)  # Spark has run the command; its result is available
+        df = self._environment.sql(statement)  # Spark runs a command at once
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []
 
     def write(self, statement: str, target: str) -> Job:
-        """Write the rows of a query to a new folder of parquet files; return the job."""
-        return self._thread.call(lambda: self._write(statement, target))
-
-    def _write(self, statement: str, target: str) -> Job:
+        """Write the rows of a query to a new folder of Parquet files; return the job."""
         from penstock.connectors import FileSink
 
-        self._check_query(statement, "written to a folder")
-        self._environment.write(self._planned(statement), FileSink(target))
-        with translate_errors("the statement failed"):
-            return self._environment.execute("penstock sql")
+        def write() -> Job:
+            self._environment.write(self._plan_query(statement, "written to a folder"), FileSink(target))
+            with translate_errors("the statement failed"):
+                return self._environment.execute("penstock sql")
+
+        return self._thread.call(write)
 
     def explain(self, statement: str) -> ExplainedPlan:
         """Return how a query would run."""
-        return self._thread.call(lambda: self._explain(statement))
-
-    def _explain(self, statement: str) -> ExplainedPlan:
-        self._check_query(statement, "explained")
         with translate_errors():
-            return self._environment.explain(self._planned(statement))
+            return self._thread.call(lambda: self._environment.explain(self._plan_query(statement, "explained")))
 
     def _is_query(self, statement: str) -> bool:
         from penstock.spark.bridge.jvm import Bridge
@@ -122,18 +117,17 @@ class Statements:
         with translate_errors():
             return is_query(Bridge(self._environment.spark), statement)
 
-    def _check_query(self, statement: str, what: str) -> None:
+    def _plan_query(self, statement: str, purpose: str) -> DataFrame:
         if not self._is_query(statement):
-            raise PenstockError(
-                f"only the rows of a query can be {what}, and this is a command", hint="pass its SELECT"
-            )
+            raise PenstockError(f"only a query can be {purpose}, and this is a command", hint="pass its SELECT")
+        return self._plan(statement)
 
-    def _planned(self, statement: str) -> DataFrame:
+    def _plan(self, statement: str) -> DataFrame:
         with translate_errors():
             return self._environment.sql(statement)
 
 
-def _environment(tables: Iterable[tuple[str, str]]) -> Environment:
+def _start_environment(tables: Iterable[tuple[str, str]]) -> Environment:
     """Start Spark and register the tables."""
     from penstock.entry.environment import Environment
     from penstock.extension import enable
@@ -147,9 +141,9 @@ def _environment(tables: Iterable[tuple[str, str]]) -> Environment:
 
 
 def _read_path(spark: SparkSession, path: str) -> DataFrame:
-    """Read a file or folder in the format of its suffix; Parquet without a suffix."""
+    """Read a file or folder in the format of its suffix; as Parquet with any other suffix or none."""
     from penstock.connectors import FileSource
 
-    kind = _FORMAT_OF_SUFFIX.get(Path(path).suffix.lower(), "parquet")
-    options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
-    return FileSource(path, kind, options=options).read(spark)
+    file_format = _FORMAT_OF_SUFFIX.get(Path(path).suffix.lower(), "parquet")
+    options = {"header": "true", "inferSchema": "true"} if file_format == "csv" else {}
+    return FileSource(path, file_format, options=options).read(spark)

@@ -1,4 +1,4 @@
-"""The commands `penstock stream`."""
+"""The commands `penstock stream advise` and `batches`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.base.units import show_count, show_time
-from penstock.cli.checks import check_checkpoint, check_settings, local
-from penstock.cli.flags import FILE_SYSTEMS, FORMAT, takes
+from penstock.cli.checks import as_local_path, check_checkpoint, check_settings
+from penstock.cli.flags import FILE_SYSTEM_OPTIONS, FORMAT, with_options
 
 if TYPE_CHECKING:
-    from penstock.cli.common import Common
+    from penstock.cli.common import SharedOptions
     from penstock.streams.reading import TextFiles
 
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def stream() -> None:
     """Show the batches of a streaming query, and recommend its settings. Nothing is written.
 
-    These commands only read files, while the query runs or afterwards. They start Spark only for file systems other
-    than this machine's.
+    These commands only read files, while the query runs or later. They start Spark only to read file systems other than
+    this machine's.
     """
 
 
 @stream.command()
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @click.option(
     "--cores",
     type=click.IntRange(1),
@@ -33,7 +33,7 @@ def stream() -> None:
     help="The cores of the cluster, instead of those that penstock.state.start_query recorded.",
 )
 @click.argument("progress", metavar="CHECKPOINT_OR_PROGRESS")
-def advise(common: Common, cores: int | None, progress: str) -> None:
+def advise(shared: SharedOptions, cores: int | None, progress: str) -> None:
     """Recommend the parallelism, state partitions and trigger of a query, with figures and reasons.
 
     CHECKPOINT_OR_PROGRESS is the checkpoint of a query that penstock.state.start_query started, or a file with the
@@ -42,13 +42,13 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
 
     \b
     How it is computed:
-      arrival           records per second, from where the topics ended at the first and the last batch
-      pace              seconds of every batch, and records per second after that: the line that fits best
-      parallelism       enough tasks that the arrival keeps them busy for at most 70 % of the time, never fewer than now
-      trigger           the shortest interval that a batch of its records fills to at most 80 %
-      state partitions  as `penstock state inspect` recommends them; `penstock state rescale` changes them
+      arrival           records per second, from the end offsets of the topics at the first and the last batch
+      pace              fixed seconds per batch, and records per second beyond these: a linear fit over the batches
+      parallelism       the fewest tasks that arriving records keep busy at most 70 % of the time; not fewer than now
+      trigger           the shortest interval whose records a batch processes in at most 80 % of the interval
+      state partitions  as `penstock state inspect` recommends; `penstock state rescale` changes them
 
-    It uses the last hundred batches, so run it after the busiest hour.
+    Only the last hundred batches are used, so run this command after the busiest hour.
 
     \b
     Example:
@@ -59,34 +59,34 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
     from penstock.streams.advice import advise as advise_on
     from penstock.streams.reading import read_progress
 
-    with common.output() as output:
-        batches = read_progress(location_of(common, progress))
+    with shared.output() as output:
+        batches = read_progress(text_files_at(shared, progress))
         advice = advise_on(batches, cores)
         if advice is None:
             count = sum(batch.rows > 0 for batch in batches)
-            message = f"{progress} has the progress of {count} batches with rows, and two are needed"
+            message = f"{progress} has the progress of {count} batches with rows, and at least two are needed"
             raise StreamError(message, hint="let the query run for a while")
-        if common.output_format == "json":
+        if shared.output_format == "json":
             output.record("advice", advice.as_dict())
             return
         output.note(
             f"query {advice.query}: {show_count(advice.batches, 'batch', 'batches')} in {show_time(advice.seconds)}"
         )
         output.note(f"arrival: {advice.arrival:,.0f} records a second")
-        output.note(f"pace: {advice.pace}, so it is busy for {advice.load:.0%} of its time")
+        output.note(f"pace: {advice.pace}, so the query is busy for {advice.load:.0%} of the time")
         output.note(f"lag: {'unknown' if advice.lag is None else show_count(advice.lag, 'record')}")
         rows = [(setting.setting, setting.now or "?", setting.needed, setting.reason) for setting in advice.settings]
         output.rows(("setting", "now", "needed", "because"), rows)
 
 
 @stream.command()
-@takes(FORMAT, *FILE_SYSTEMS)
+@with_options(FORMAT, *FILE_SYSTEM_OPTIONS)
 @click.argument("checkpoint")
-def batches(common: Common, checkpoint: str) -> None:
+def batches(shared: SharedOptions, checkpoint: str) -> None:
     """Show the decision and the duration of each of the last hundred batches of a query.
 
-    CHECKPOINT is the checkpoint of a query that reads a topic with the format penstock_kafka. Its offsets contain the
-    decisions. A batch that "waited" ended before its trigger was due; its seconds are those until the trigger.
+    CHECKPOINT is the checkpoint of a query that reads a topic with the format penstock_kafka. The offsets in it contain
+    the decisions. A batch marked as "waited" ended before its trigger interval was over; its seconds include the wait.
 
     \b
     Example:
@@ -94,10 +94,10 @@ def batches(common: Common, checkpoint: str) -> None:
     """
     from penstock.streams.reading import read_batches
 
-    with common.output() as output:
+    with shared.output() as output:
         check_checkpoint(checkpoint)
-        records = read_batches(location_of(common, checkpoint))
-        if common.output_format == "json":
+        records = read_batches(text_files_at(shared, checkpoint))
+        if shared.output_format == "json":
             output.record("stream", {"batches": [record.as_dict() for record in records]})
             return
         rows = [
@@ -114,14 +114,14 @@ def batches(common: Common, checkpoint: str) -> None:
         output.rows(("batch", "lag", "records", "tasks", "seconds", "because"), rows)
 
 
-def location_of(common: Common, path: str) -> TextFiles:
-    """Return a location for a path: a local one, or one that Spark reads for other file systems."""
+def text_files_at(shared: SharedOptions, path: str) -> TextFiles:
+    """Return the text files at a path: read by Python if it is local, by Spark on other file systems."""
     from penstock.streams.reading import HadoopTextFiles, LocalTextFiles
 
-    check_settings(common.conf, None)
-    local_path = local(path)
+    check_settings(shared.conf, None)
+    local_path = as_local_path(path)
     if local_path is not None:
         return LocalTextFiles(local_path)
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
-    return common.on_spark(lambda bridge: HadoopTextFiles(Folder(bridge, path)))
+    return shared.on_spark(lambda bridge: HadoopTextFiles(HadoopPath(bridge, path)))

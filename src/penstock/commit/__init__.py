@@ -3,19 +3,12 @@
 from penstock.commit.names import location_of
 from penstock.commit.prepared import Access, Prepared
 from penstock.commit.protocol import Commit
-from penstock.commit.recovery import (
-    Direction,
-    Recovery,
-    plan_recovery,
-    recover,
-    recover_target,
-    wait_for_commits_at,
-)
+from penstock.commit.recovery import Outcome, Recovery, plan_recovery, recover, recover_target, wait_for_commits_at
 
 __all__ = [
     "Access",
     "Commit",
-    "Direction",
+    "Outcome",
     "Prepared",
     "Recovery",
     "location_of",

@@ -1,18 +1,19 @@
-"""Prepared records of tables of Spark's catalogue: their files, and the changes to the catalogue entry."""
+"""Commit records of tables of Spark's catalog: their files, and the changes to the catalog entry."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.names import check_relative, location_of
+from penstock.commit.names import check_relative_paths, location_of
 from penstock.commit.prepared import Prepared, prepared_from_dict
 from penstock.errors import CommitError, SinkError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.session_catalog import (
     drop_table,
     find_table,
@@ -25,30 +26,28 @@ from penstock.spark.io.table_partitions import add_partitions, unregister_partit
 from penstock.spark.io.table_writes import create_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.commit.prepared import Access
     from penstock.spark.io.session_catalog import CatalogTable
 
 log = logging.getLogger("penstock.commit")
 
 _PART = r"(`([^`]|``)+`|\w+)"
-_NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
+_TABLE_NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
 
 
 @dataclass(frozen=True)
 class PreparedTable(Prepared):
-    """Files of a table, and the update of its catalogue entry once they are in the table's folder.
+    """Files of a table, and the update of its catalog entry once they are in the table's folder.
 
     `table` is the quoted name. `files` is the record of the files as a JSON object (`Prepared.as_dict`). `statement` is
     the CREATE TABLE statement of a new table, and `schema` the JSON of its columns; both are empty for an existing
-    table. `external` says whether the user has set the location of a new table. `location` is spelled as by the user or
-    the catalogue; the path in `files` has no symbolic links.
+    table. `external` says whether the user has set the location of a new table. `location` is the table's folder as the
+    user or the catalog spells it; the path in `files` has no symbolic links.
 
-    `partitions` are the folders of the partitions that were written, which the catalogue must list; it did not list
-    `new_partitions` before. It listed `gone_partitions`, which an overwrite has left without rows. `catalog` is the
-    identity of a catalogue that outlives the driver; empty for an in-memory catalogue. `created` is when an existing
-    table was created, in milliseconds since the epoch; 0 if unknown.
+    `partitions` are the folders of the partitions that were written. The commit adds them to the catalog, which did not
+    list `new_partitions` before, and removes `emptied_partitions` (`gone_partitions` in journals). `catalog` identifies
+    a persistent catalog; it is empty for an in-memory catalog. `created` is when an existing table was created, in
+    milliseconds since the epoch; 0 if unknown.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -61,13 +60,13 @@ class PreparedTable(Prepared):
     external: bool = False
     partitions: tuple[str, ...] = ()
     new_partitions: tuple[str, ...] = ()
-    gone_partitions: tuple[str, ...] = ()
+    emptied_partitions: tuple[str, ...] = field(default=(), metadata={"key": "gone_partitions"})
     location: str = ""
     catalog: str = ""
     created: int = 0
 
     @property
-    def _files(self) -> Prepared:
+    def _files_record(self) -> Prepared:
         return prepared_from_dict(self.files)
 
     @property
@@ -77,51 +76,51 @@ class PreparedTable(Prepared):
 
     @property
     def is_atomic(self) -> bool:
-        """Whether the catalogue entry does not change, and the files appear in a single step."""
-        return not (self.statement or self.partitions or self.gone_partitions) and self._files.is_atomic
+        """Whether the catalog entry stays unchanged, and the files appear in a single step."""
+        return not (self.statement or self.partitions or self.emptied_partitions) and self._files_record.is_atomic
 
     @property
     def folder(self) -> str | None:
         """The folder of the files."""
-        return self._files.folder
+        return self._files_record.folder
 
     @property
-    def replaced(self) -> tuple[str, ...]:
-        """The replaced paths of the files."""
-        return self._files.replaced
+    def exclusive_paths(self) -> tuple[str, ...]:
+        """The exclusive paths of the files."""
+        return self._files_record.exclusive_paths
 
     @property
-    def added(self) -> tuple[str, ...]:
-        """The folders that get files."""
-        return self._files.added
+    def extended_folders(self) -> tuple[str, ...]:
+        """The extended folders of the files."""
+        return self._files_record.extended_folders
 
     @property
-    def hidden(self) -> tuple[str, ...]:
+    def hidden_folders(self) -> tuple[str, ...]:
         """The hidden folders of the files."""
-        return self._files.hidden
+        return self._files_record.hidden_folders
 
-    def is_at(self, target: Folder) -> bool:
+    def is_at(self, target: HadoopPath) -> bool:
         """Whether a folder is the table's folder."""
-        return self._files.is_at(target)
+        return self._files_record.is_at(target)
 
     def check_names(self) -> None:
-        """Reject records that are not files or folders, a statement for another table, and another location."""
-        files = self._files
+        """Reject a record that is not of files or folders, invalid names and paths, and another table or location."""
+        files = self._files_record
         if not isinstance(files, PreparedFiles | PreparedFolders):
             # Checks of names raise ValueError throughout.
             raise ValueError(f"the files of a table are of kind {files.kind!r}")  # noqa: TRY004
         files.check_names()
-        if _NAME.fullmatch(self.table) is None:
+        if _TABLE_NAME.fullmatch(self.table) is None:
             raise ValueError(f"{self.table!r} is not a table name")
         if self.statement and not self.statement.startswith(f"CREATE TABLE {self.table} "):
             raise ValueError(f"the statement does not create table {self.table}")
         if self.location and location_of(self.location) != location_of(files.path):
             raise ValueError(f"table {self.table} is not located at {files.path!r}")
-        check_relative((*self.partitions, *self.new_partitions, *self.gone_partitions))
+        check_relative_paths((*self.partitions, *self.new_partitions, *self.emptied_partitions))
 
-    def ready(self, access: Access) -> None:
-        """Prepare the files."""
-        self._files.ready(access)
+    def make_ready(self, access: Access) -> None:
+        """Do the steps of the files that make nothing visible."""
+        self._files_record.make_ready(access)
 
     @property
     def _mark(self) -> str:
@@ -129,88 +128,93 @@ class PreparedTable(Prepared):
         return str(self.files["staging"]).rpartition("/")[2]
 
     def commit(self, access: Access) -> None:
-        """Move the files into the table's folder, then update the catalogue.
+        """Move the files into the table's folder, then update the catalog.
 
         Raise `SinkError` if another program has created, dropped or moved the table since the job began.
         """
         self._check_table(access)
-        self._files.commit(access)
-        self._check_table(access)  # moving files takes minutes where they are copied
+        self._files_record.commit(access)
+        self._check_table(access)  # again: a move by copying takes minutes
         self._update_catalog(access)
 
     def complete(self, access: Access) -> None:
-        """Do as `commit`, but do not restore files or a table that were removed since."""
+        """Like `commit`, but do not restore files or a table that were removed after an earlier attempt."""
         if self.statement:
             self._check_table(access)
-        self._files.complete(access)
+        self._files_record.complete(access)
         self._update_catalog(access)
 
     def check(self, access: Access) -> None:
-        """Raise if the session uses another catalogue than the job did, so that it does not see the table."""
-        if self.catalog and persistent_catalog_id(access.bridge) != self.catalog:
-            raise CommitError.other_catalog(self.table, self.catalog, persistent_catalog_id(access.bridge))
+        """Raise `CommitError` if this session has another catalog than the job, which may lack the table."""
+        actual = persistent_catalog_id(access.bridge) if self.catalog else ""
+        if actual != self.catalog:
+            raise CommitError(
+                f"the interrupted commit to table {self.table} cannot be recovered in this session",
+                cause=f"its catalog is {self.catalog}, and the catalog of this session is {actual or 'in memory'}",
+                hint="start Spark as the job did: with --conf spark.sql.catalogImplementation=hive, and its metastore",
+            )
 
     def _check_table(self, access: Access) -> None:
         table = find_table(access.bridge, self.table)
         if self.statement:
             if table is not None and not is_marked(access.bridge, self.table, self._mark):
-                raise SinkError.exists(self.table, "table")
+                raise SinkError.already_exists(self.table, "table")
         elif table is None or not self._is_same_table(access, table):
             raise SinkError.table_is_gone(self.table, None if table is None else table.location)
 
     def _is_same_table(self, access: Access, table: CatalogTable) -> bool:
         """Whether the files were written for this table, not for an earlier or later table of its name."""
         is_other = self.created and table.created != self.created
-        return not is_other and self._files.is_at(Folder(access.bridge, table.location).resolved)
+        return not is_other and self._files_record.is_at(HadoopPath(access.bridge, table.location).resolved)
 
     def _update_catalog(self, access: Access) -> None:
         bridge, table = access.bridge, find_table(access.bridge, self.table)
         if table is None and self.statement:
-            location = self.location or str(self._files.folder)  # journals of older releases have no location
+            location = self.location or str(self._files_record.folder)  # journals of older releases have no location
             create_table(bridge, self.statement, self.schema, location, self._mark, external=self.external)
         elif table is None or not self._is_same_table(access, table):
-            folder = self._files.folder
-            log.warning("the catalogue of this session has no table %s at %s; its files are there", self.table, folder)
+            folder = self._files_record.folder
+            log.warning("the catalog of this session has no table %s in %s, which has its files", self.table, folder)
             return
-        unregister_partitions(bridge, self.table, self.gone_partitions)
+        unregister_partitions(bridge, self.table, self.emptied_partitions)
         add_partitions(bridge, self.table, self.partitions)
         update_statistics(bridge, self.table)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the files are in the table's folder, and the catalogue has the table."""
+        """Whether the files are in the table's folder, and the catalog has the table."""
         has_entry = not self.statement or is_marked(access.bridge, self.table, self._mark)
-        return has_entry and self._files.is_committed(access)
+        return has_entry and self._files_record.is_committed(access)
 
     def undo(self, access: Access) -> None:
-        """Remove a new table from the catalogue, and the files from the table's folder.
+        """Restore the table's folder and the partitions in the catalog; remove a new table from the catalog.
 
-        A table of the same name without this job's mark stays: another program has created it.
+        A new table without the mark of this job stays: another program has created it.
         """
         if self.statement:
             if is_marked(access.bridge, self.table, self._mark):
                 drop_table(access.bridge, self.table)
-            self._files.undo(access)
+            self._files_record.undo(access)
             return
-        self._files.undo(access)
+        self._files_record.undo(access)
         table = find_table(access.bridge, self.table)
         if table is not None and self._is_same_table(access, table):
             self._restore_partitions(access)
             update_statistics(access.bridge, self.table)
 
     def _restore_partitions(self, access: Access) -> None:
-        """Remove new partitions from the catalogue, and add the removed ones again.
+        """Remove new partitions from the catalog, and add the emptied ones again.
 
-        The folders that exist now decide: other jobs may have written to the same partitions, or removed some.
+        Whether a partition's folder exists now is decisive: other jobs may have written to partitions, or removed some.
         """
-        bridge, root = access.bridge, Folder(access.bridge, str(self._files.folder))
+        bridge, root = access.bridge, HadoopPath(access.bridge, str(self._files_record.folder))
         empty = [name for name in self.new_partitions if not root.child(name).exists()]
-        restored = [name for name in self.gone_partitions if root.child(name).exists()]
+        restored = [name for name in self.emptied_partitions if root.child(name).exists()]
         unregister_partitions(bridge, self.table, empty)
-        # Another job may have filled a partition and added it to the catalogue between the check and its removal.
+        # Another job may have filled a partition and added it to the catalog between the check and its removal.
         add_partitions(bridge, self.table, [*restored, *(name for name in empty if root.child(name).exists())])
 
     def finish(self, access: Access) -> None:
-        """Remove what was needed to undo, and the mark of a new table."""
-        self._files.finish(access)
+        """Remove what only `undo` needs, and the mark of a new table."""
+        self._files_record.finish(access)
         if self.statement:
             unmark_table(access.bridge, self.table, self._mark)

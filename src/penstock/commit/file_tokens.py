@@ -1,53 +1,52 @@
-"""Tokens of the writes to a folder of files, each in a small file in a hidden folder inside it."""
+"""Tokens of the writes to a folder of files, each stored as a small file in the hidden subfolder `TOKENS_FOLDER`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from penstock.spark.io.filesystem import HadoopPath
 
-    from penstock.spark.io.filesystem import Folder
-
-FOLDER = ".penstock-tokens"
+TOKENS_FOLDER = ".penstock-tokens"
 
 
 def token_file(token: str) -> str:
     """Return the path of a token's file within the target."""
-    return f"{FOLDER}/{hashlib.sha256(token.encode()).hexdigest()[:32]}.json"
+    return f"{TOKENS_FOLDER}/{hashlib.sha256(token.encode()).hexdigest()[:32]}.json"
 
 
 def is_token_file(path: str) -> bool:
-    """Whether a path within a target is a token file, whose name several runs of a job share."""
-    return path.startswith(f"{FOLDER}/")
+    """Whether a path within a target is a token file; runs of a job with the same token share the name of the file."""
+    return path.startswith(f"{TOKENS_FOLDER}/")
 
 
-def has_token(target: Folder, token: str) -> bool:
-    """Whether a folder has the rows of a token."""
+def has_token(target: HadoopPath, token: str) -> bool:
+    """Whether a folder has the rows that were written with a token."""
     return target.child(token_file(token)).exists()
 
 
-def write_token(staging: Folder, token: str, files: Sequence[str]) -> str:
-    """Write a token file beside the files of its write, and return its path within the staging folder."""
+def write_token(staging: HadoopPath, token: str, files: Sequence[str]) -> str:
+    """Write a token file into the staging folder of the files, and return its path within that folder."""
     name = token_file(token)
-    staging.child(FOLDER).make()
+    staging.child(TOKENS_FOLDER).make()
     content = {"token": token, "files": len(files), "written": staging.name}
     staging.child(name).write(json.dumps(content).encode())
     return name
 
 
-def is_written_by(file: Folder, staging: str) -> bool:
-    """Whether a token file comes from a staging folder, not from that of another run with the same token."""
+def is_written_by(file: HadoopPath, staging: str) -> bool:
+    """Whether a token file comes from a staging folder, and not from another run with the same token."""
     return bool(json.loads(file.read()).get("written") == staging.rpartition("/")[2])
 
 
-def keep_tokens(target: Folder, staging: Folder) -> None:
+def copy_tokens(target: HadoopPath, staging: HadoopPath) -> None:
     """Copy the token files of a target into the staging folder that replaces it."""
-    if not target.child(FOLDER).exists():
+    if not target.child(TOKENS_FOLDER).exists():
         return
-    staging.child(FOLDER).make()
-    for name, _, _ in target.child(FOLDER).entries():
-        if not name.startswith(".") and not staging.child(f"{FOLDER}/{name}").exists():
-            target.child(f"{FOLDER}/{name}").copy_to(staging.child(f"{FOLDER}/{name}"))
+    staging.child(TOKENS_FOLDER).make()
+    for name, _, _ in target.child(TOKENS_FOLDER).entries():
+        if not name.startswith(".") and not staging.child(f"{TOKENS_FOLDER}/{name}").exists():
+            target.child(f"{TOKENS_FOLDER}/{name}").copy_to(staging.child(f"{TOKENS_FOLDER}/{name}"))

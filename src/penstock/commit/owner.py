@@ -1,4 +1,4 @@
-"""The process that owns a commit, and whether it is still alive."""
+"""Identity of a process, such as the owner of a commit, and whether the process is still alive."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import json
 import os
 import re
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 
@@ -21,9 +18,9 @@ _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 class Owner:
     """Identity of a process.
 
-    `host` is the identity of the machine since its last boot, and of the namespace of process ids (each container has
-    its own). `started` is the start time, which distinguishes a later process of the same id; empty if the system does
-    not report it.
+    `host` identifies the machine since its last boot, and the namespace of process ids (each container has a separate
+    namespace, so it counts as a machine). `started` is the start time, which distinguishes the process from a later
+    process with the same id; it is empty if the system does not report start times.
     """
 
     host: str
@@ -31,13 +28,13 @@ class Owner:
     started: str
 
     @classmethod
-    def me(cls) -> Owner:
+    def current(cls) -> Owner:
         """Return this process."""
-        return cls(_host(), os.getpid(), _started(os.getpid()) or "")
+        return cls(_host_id(), os.getpid(), _start_time(os.getpid()) or "")
 
     @classmethod
     def from_json(cls, content: bytes) -> Owner | None:
-        """Return the process that JSON describes; None if it describes none."""
+        """Return the process that JSON describes; None if the JSON is not valid."""
         try:
             fields = json.loads(content)
             return cls(str(fields["host"]), int(fields["pid"]), str(fields["started"]))
@@ -46,23 +43,23 @@ class Owner:
 
     @property
     def tag(self) -> str:
-        """A short form of the process for file names; see `tag_is_alive`."""
-        return f"{_short(self.host)}-{self.pid}-{_short(self.started)}"
+        """An abbreviation of the identity for file names; see `tag_is_alive`."""
+        return f"{_short_hash(self.host)}-{self.pid}-{_short_hash(self.started)}"
 
     def is_alive(self) -> bool | None:
-        """Whether the process still runs; None if it ran on another machine or is hidden from this user."""
-        return _runs_still(self.pid, lambda started: started == self.started) if self.host == _host() else None
+        """Whether the process still runs; None if it ran on another machine, or is hidden from this user."""
+        return _still_runs(self.pid, lambda started: started == self.started) if self.host == _host_id() else None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host.partition('/')[0]}"
 
 
 def tag_is_alive(name: str) -> bool | None:
-    """Whether the process whose `Owner.tag` is in a name still runs; None if this machine cannot know."""
+    """Whether the process whose `Owner.tag` is in a name still runs; None if this machine cannot determine that."""
     tag = _TAG.search(name)
-    if tag is None or tag[1] != _short(_host()):
+    if tag is None or tag[1] != _short_hash(_host_id()):
         return None
-    return _runs_still(int(tag[2]), lambda started: _short(started) == tag[3])
+    return _still_runs(int(tag[2]), lambda started: _short_hash(started) == tag[3])
 
 
 def tags_in(name: str) -> set[str]:
@@ -70,55 +67,52 @@ def tags_in(name: str) -> set[str]:
     return {match[0] for match in _TAG.finditer(name)}
 
 
-def _runs_still(pid: int, is_same: Callable[[str], bool]) -> bool | None:
-    """Whether a process runs and has the expected start time; None if the system does not report start times."""
-    started = _started(pid)
+def _still_runs(pid: int, is_same_start: Callable[[str], bool]) -> bool | None:
+    """Whether a process runs and has the expected start time; None if a time is expected, but not reported."""
+    started = _start_time(pid)
     if started is None:
         return False
-    return is_same(started) or (None if not started else False)
+    return is_same_start(started) or (None if not started else False)
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _host() -> str:
+def _host_id() -> str:
     """Return an identity that no two running machines share; host names and process ids alone are not unique."""
     try:
-        space = Path("/proc/self/ns/pid").readlink().name
+        namespace = Path("/proc/self/ns/pid").readlink().name
     except OSError:
-        space = ""
-    return f"{socket.gethostname()}/{space}/{_boot() or ''}"
+        namespace = ""
+    return f"{socket.gethostname()}/{namespace}/{_boot_id()}"
 
 
-def _boot() -> str | None:
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # no Linux
-        return None
+    except OSError:  # not Linux
+        return ""
 
 
-def _status(pid: int) -> str:
+def _read_stat(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text()
 
 
-def _runs(pid: int) -> bool:
-
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # overflow: larger than any process id
         return False
     except PermissionError:
         return True
-    except OverflowError:  # larger than any process id
-        return False
     return True
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """Return the start time of a process; None if it does not run, an empty string if the system does not report it."""
     try:
-        fields = _status(pid).rpartition(")")[2].split()
-    except OSError:  # no Linux, or a /proc that hides the processes of other users (hidepid)
-        return "" if _runs(pid) else None
+        fields = _read_stat(pid).rpartition(")")[2].split()
+    except OSError:  # not Linux, or a /proc that hides the processes of other users (hidepid)
+        return "" if _process_exists(pid) else None
     return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does not run

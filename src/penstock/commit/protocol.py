@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.commit.claims import Lease
-from penstock.commit.journal import COMMITTING, Journal, claim_of, journal_path
+from penstock.commit.journal import COMMITTING, Journal, claim_of, new_journal_path
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, needs_journal
-from penstock.commit.recovery import wait_for_others
+from penstock.commit.recovery import wait_for_other_commits
 from penstock.commit.trust import is_foreign
 from penstock.errors import CommitError, CommitUnknownError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.commit.prepared import Access
 
 log = logging.getLogger("penstock.commit")
 
 
-class Committing(Protocol):
+class CommittableSink(Protocol):
     """A sink of a job after all of its rows are written."""
 
     @property
@@ -32,27 +31,27 @@ class Committing(Protocol):
         """Properties that journals do not store, such as passwords, by `Prepared.address`."""
 
     def prepare(self) -> Prepared | None:
-        """Make everything durable, and return its record; None if only this process can commit the sink.
+        """Make all rows durable, and return the record of the sink; None if only this process can commit the sink.
 
-        A record that replaces files or adds to folders is prepared again after waiting for other commits.
+        It is called again, once other jobs can see the journal, if the record has exclusive paths or extended folders.
         """
 
     def commit(self) -> None:
-        """Make everything visible; called only if `prepare` returned None."""
+        """Make all rows visible; called only if `prepare` returned None."""
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the written rows."""
 
     def refresh(self) -> None:
         """Refresh cached relations that read the target."""
 
 
-_ATTEMPTS = 3
-_PAUSE = 0.5
+_ATTEMPTS = 3  # to commit the record of an irreversible sink
+_FIRST_PAUSE = 0.5
 """Seconds before an irreversible commit is retried; doubled after each attempt."""
 
 
-class HeldJournal:
+class JournalFile:
     """The file of a journal, from its first write to its removal."""
 
     def __init__(self, access: Access, journal: Journal) -> None:
@@ -61,69 +60,70 @@ class HeldJournal:
         self._lease: Lease | None = None
 
     def begin(self, on_wait: Callable[[], None]) -> None:
-        """Write the journal, and wait until no other commit touches the same files, or `on_wait` raises."""
+        """Write the journal, and wait until no conflicting commit runs, or `on_wait` raises."""
         self.journal.check()
         COMMITTING.add(self.journal.file_name)
-        self.journal.point(self._access)
+        self.journal.write_pointers(self._access)
         self.journal.write(self._access)
-        self._lease = Lease(self._access, self.journal.path)
-        wait_for_others(self._access, self.journal, on_wait)
+        self._lease = self._lease or Lease(self._access, self.journal.path)
+        wait_for_other_commits(self._access, self.journal, on_wait)
 
-    def renew(self, parts: Sequence[Prepared], on_wait: Callable[[], None]) -> None:
-        """Write the records that the sinks have prepared again, and wait for other commits once more."""
+    def update(self, parts: Sequence[Prepared], on_wait: Callable[[], None]) -> None:
+        """Write the records that the sinks have prepared again, and wait for other commits again."""
         self.journal = replace(self.journal, parts=tuple(parts))
-        self.journal.check()
-        self.journal.point(self._access)
-        self.journal.write(self._access)
-        wait_for_others(self._access, self.journal, on_wait)
+        self.begin(on_wait)
 
     def check(self) -> None:
-        """Raise `CommitError` if another process took over the commit, as this process did not renew its lease."""
-        claim = Folder(self._access.bridge, claim_of(self.journal.path))
+        """Raise `CommitError` if another process has taken over the commit, as this process did not renew its lease."""
+        claim = HadoopPath(self._access.bridge, claim_of(self.journal.path))
         is_claimed = claim.exists() and not is_foreign(claim)
-        if is_claimed or not Folder(self._access.bridge, self.journal.path).exists():
-            raise CommitError.taken_over(self.journal.path)
+        if is_claimed or not HadoopPath(self._access.bridge, self.journal.path).exists():
+            raise CommitError(
+                f"another process recovered this commit: {self.journal.path} no longer exists",
+                cause="this process did not renew its lease for a minute, so it counted as dead",
+                hint="check whether the target has the new rows before you run the job again",
+            )
 
     def record_request(self) -> None:
-        """Record that a commit that may land late is about to be requested; raise `CommitError` as `check` does."""
+        """Record that a commit that may succeed late is about to be requested; raise `CommitError` as `check` does."""
         changed = replace(self.journal, is_requested=True)
-        if changed.may_land:
+        if changed.may_succeed_late:
             self.check()
-            self.journal = changed  # before the write: its answer may be lost
+            self.journal = changed  # before the write, which may succeed although it raises
             changed.write(self._access)
 
-    def record_rollback(self, *, is_written: bool) -> None:
+    def record_rollback(self, *, has_foreign_token: bool) -> None:
         """Record that the commit is about to be undone, if a later process could otherwise complete it.
 
-        `is_written` says whether another run's token appeared during the commit: a later process would take it for this
-        job's. Raise `CommitError` as `check` does.
+        `has_foreign_token` says whether another run has written the same token during the commit; a later process would
+        take it for a commit of this job. Raise `CommitError` as `check` does.
         """
-        if is_written or self.journal.may_land:
+        if has_foreign_token or self.journal.may_succeed_late:
             self.check()
             self._rewrite(replace(self.journal, is_rolled_back=True))
 
-    def record_decision(self) -> None:
+    def record_all_committed(self) -> None:
         """Record that all sinks have committed."""
-        if not self.journal.decided:
-            self._rewrite(replace(self.journal, decided=True))
+        if not self.journal.all_committed:
+            self._rewrite(replace(self.journal, all_committed=True))
 
     def _rewrite(self, changed: Journal) -> None:
         changed.write(self._access)
         self.journal = changed
 
-    def leave(self) -> None:
-        """Stop renewing the lease, and leave the file to the process that has taken over the commit."""
+    def abandon(self) -> None:
+        """Stop renewing the lease; the journal belongs to the process that has taken over the commit."""
         if self._lease is not None:
             self._lease.end()
         COMMITTING.discard(self.journal.file_name)
 
     def release(self) -> None:
-        """Release the journal, so that the next job, of this process too, can recover the commit."""
+        """Release the journal, so that the next job, even of this process, can recover the commit."""
         try:
             replace(self.journal, owner=None).write(self._access)
         except Exception:
             log.warning("the journal %s could not be released", self.journal.path, exc_info=True)
-        self.leave()
+        self.abandon()
 
     def end(self) -> None:
         """Remove the journal."""
@@ -139,33 +139,33 @@ class HeldJournal:
 class Commit:
     """The commit of a job.
 
-    `on_wait` is called while the commit waits for those of other jobs. `before_commit` is called when everything is
-    prepared and nothing is visible yet. Both may raise to cancel.
+    `job_id` and `job_name` identify the job. `on_wait` is called while the commit waits for commits of other jobs.
+    `before_commit` is called when all sinks are prepared and nothing is visible yet. Both may raise to cancel.
     """
 
     def __init__(
         self,
         access: Access,
-        job: str,
-        name: str,
-        sinks: Sequence[Committing],
+        job_id: str,
+        job_name: str,
+        sinks: Sequence[CommittableSink],
         on_wait: Callable[[], None] | None = None,
         before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._access = access
-        self._job = job
-        self._name = name
+        self._job_id = job_id
+        self._job_name = job_name
         self._sinks = list(sinks)
         self._on_wait = on_wait or (lambda: None)
         self._before_commit = before_commit or (lambda: None)
-        self._prepared: dict[int, Prepared | None] = {}
-        self._journal: HeldJournal | None = None
-        self._irreversible = False
-        self._is_lost = False
-        self._waiting: list[Prepared] = []
+        self._prepared: dict[int, Prepared | None] = {}  # by index of the sink
+        self._journal: JournalFile | None = None
+        self._is_irreversible = False
+        self._is_taken_over = False  # by another process
+        self._uncommitted: list[Prepared] = []  # irreversible records that have failed, or may have
 
     def run(self) -> None:
-        """Commit all sinks: first those that can be undone.
+        """Commit all sinks: first those that can be undone, last those that cannot.
 
         Raise `CommitError` if some sinks have committed irreversibly and others could not, or the outcome is unknown. A
         later process completes the commit.
@@ -177,7 +177,7 @@ class Commit:
         try:
             parts = self._parts()
             for part in parts:
-                part.ready(self._access)
+                part.make_ready(self._access)
             self._before_commit()
             for part in parts:
                 if part.is_reversible:
@@ -189,23 +189,23 @@ class Commit:
             # Rows that another run has written do not make the commit irreversible: if the next sink fails, all
             # sinks can still be undone.
             self._commit_irreversible(
-                [part for part in parts if not part.is_reversible and not part.is_written(self._access)]
+                [part for part in parts if not part.is_reversible and not part.is_already_committed(self._access)]
             )
         finally:
             self._access.close()
         self._refresh()
 
     def finish(self) -> None:
-        """Record that all sinks have committed, and remove what was only needed to undo.
+        """Record that all sinks have committed, and remove what only an undo needs.
 
-        Raise `Exception` if the journal cannot be written and all sinks can still be undone: the job fails.
+        Raise an exception if the journal cannot be written and all sinks can still be undone: then the job fails.
         """
         if self._journal is not None:
             try:
                 self._check()
-                self._journal.record_decision()
+                self._journal.record_all_committed()
             except Exception:
-                if not self._irreversible:
+                if not self._is_irreversible:
                     raise
                 log.warning("the journal %s could not be written again", self._journal.journal.path, exc_info=True)
                 self._release()  # recovery completes the commit and removes the replaced rows
@@ -220,16 +220,19 @@ class Commit:
         self._end()
 
     def fail(self, error: BaseException) -> None:
-        """Undo everything, unless a sink has, or may have, committed irreversibly: then leave the rest to recovery."""
-        is_open = self._is_lost or bool(self._waiting)
-        if self._irreversible and not is_open:
+        """Undo all sinks, unless some have, or may have, committed irreversibly, or another process has taken over.
+
+        In these cases finish the commit if all sinks have committed; otherwise leave the journal to recovery.
+        """
+        is_unresolved = self._is_taken_over or bool(self._uncommitted)
+        if self._is_irreversible and not is_unresolved:
             error.add_note("all sinks of the job had committed by then; their rows are visible")
             self.finish()
             return
-        if is_open or not self._may_undo(error):
+        if is_unresolved or not self._record_rollback(error):
             self._release()
             return
-        undone = True
+        is_undone = True
         for index, sink in reversed(list(enumerate(self._sinks))):
             part = self._prepared.get(index)
             try:
@@ -238,27 +241,27 @@ class Commit:
                 else:
                     part.undo(self._access)
             except Exception as problem:  # noqa: BLE001 - the first error is raised
-                undone = False
+                is_undone = False
                 error.add_note(f"while cleaning up: {problem}")
         self._refresh()
-        (self._end if undone else self._release)()
+        (self._end if is_undone else self._release)()
 
-    def _may_undo(self, error: BaseException) -> bool:
-        """Record the rollback if a later process could otherwise complete the commit; return False if that fails."""
+    def _record_rollback(self, error: BaseException) -> bool:
+        """Record the rollback if a later process could otherwise complete the commit; return whether to roll back."""
         if self._journal is None:
             return True
         try:
-            self._journal.record_rollback(is_written=bool(self._access.committed))
+            self._journal.record_rollback(has_foreign_token=bool(self._access.committed_staging_tables))
         except Exception as problem:  # noqa: BLE001 - the first error is raised
-            self._is_lost = isinstance(problem, CommitError)
-            if self._is_lost or self._journal.journal.may_land:
+            self._is_taken_over = isinstance(problem, CommitError)
+            if self._is_taken_over or self._journal.journal.may_succeed_late:
                 error.add_note(f"nothing was undone: {problem}")
                 return False
-            error.add_note(f"the journal could not be written any more: {problem}")
+            error.add_note(f"the journal could not be updated: {problem}")
         return True
 
     def _parts(self) -> list[Prepared]:
-        """Return the prepared records, reversible ones first."""
+        """Return the commit records, reversible ones first."""
         parts = [part for _, part in sorted(self._prepared.items()) if part is not None]
         return sorted(parts, key=lambda part: not part.is_reversible)
 
@@ -266,28 +269,29 @@ class Commit:
         parts = self._parts()
         if not needs_journal(parts):
             return
-        path = journal_path(self._access, parts, self._job)
-        self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
+        path = new_journal_path(self._access, parts, self._job_id)
+        journal = Journal(path, self._job_id, self._job_name, Owner.current(), tuple(parts))
+        self._journal = JournalFile(self._access, journal)
         self._journal.begin(self._on_wait)
         while self._prepare_again():
-            self._journal.renew(self._parts(), self._on_wait)
+            self._journal.update(self._parts(), self._on_wait)
 
     def _prepare_again(self) -> bool:
-        """Prepare sinks again, as jobs that did not see the journal may have changed targets; return if any differs."""
+        """Prepare sinks again, as jobs that did not see the journal may change targets; return if a record changed."""
         before = dict(self._prepared)
         for index, part in before.items():
-            if part is not None and (part.replaced or part.added):
+            if part is not None and (part.exclusive_paths or part.extended_folders):
                 self._prepared[index] = self._sinks[index].prepare()
         return self._prepared != before
 
     def _check(self) -> None:
-        """Raise `CommitError` if another process has recovered the commit, whose outcome is final then."""
+        """Raise `CommitError` if another process has taken over the commit and decides its outcome."""
         if self._journal is None:
             return
         try:
             self._journal.check()
         except CommitError:
-            self._is_lost = True
+            self._is_taken_over = True
             raise
 
     def _commit_irreversible(self, parts: Sequence[Prepared]) -> None:
@@ -298,73 +302,106 @@ class Commit:
             try:
                 self._commit_first(parts[index:])
             except BaseException as error:
-                if self._irreversible:
-                    self._waiting = list(parts[index:])
+                if self._is_irreversible:
+                    self._uncommitted = list(parts[index:])
                 elif not isinstance(error, Exception):  # interrupted during a commit, such as by Ctrl+C
-                    self._waiting = list(parts[index:])
+                    self._uncommitted = list(parts[index:])
                     try:
-                        error.add_note(str(self._unknown(error)))
+                        error.add_note(str(self._unknown_outcome(error)))
                     except Exception:  # the interrupt must not be replaced by this error
-                        log.warning("no journal could be left of the commit", exc_info=True)
+                        log.warning("no journal of the commit could be written", exc_info=True)
                 raise
-            self._irreversible = True
+            self._is_irreversible = True
 
-    def _commit_first(self, rest: Sequence[Prepared]) -> None:
-        """Commit the first of the remaining records; retry it if it fails and nothing can be undone any more."""
-        part, unknown = rest[0], False
+    def _commit_first(self, remaining: Sequence[Prepared]) -> None:
+        """Commit the first remaining record. Retry if the outcome is unknown, or the job cannot be undone any more."""
+        part, is_unknown = remaining[0], False
         for attempt in range(_ATTEMPTS):
             self._check()
             try:
-                (part.complete if unknown else part.commit)(self._access)
+                (part.complete if is_unknown else part.commit)(self._access)
                 break
             except Exception as error:
                 self._access.close()
                 if isinstance(error, CommitUnknownError):  # this attempt may still succeed, even if later ones fail
-                    unknown, self._waiting = True, list(rest)
-                if self._query(part.is_committed, rest, error):
+                    is_unknown, self._uncommitted = True, list(remaining)
+                if self._is_visible(part.is_committed, remaining, error):
                     break
-                if not (self._irreversible or unknown or self._query(part.has_begun, rest, error)):
+                if not (self._is_irreversible or is_unknown or self._is_visible(part.has_begun, remaining, error)):
                     raise
-                self._irreversible |= not unknown
+                self._is_irreversible |= not is_unknown
                 if attempt == _ATTEMPTS - 1:
-                    self._waiting = list(rest)
-                    if unknown:
-                        raise self._unknown(error) from error
-                    raise CommitError.incomplete(*self._done_and_waiting(), error, self._recovery_journal()) from error
-                time.sleep(_PAUSE * 2**attempt)
-        self._waiting = []
+                    self._uncommitted = list(remaining)
+                    if is_unknown:
+                        raise self._unknown_outcome(error) from error
+                    raise self._partial_commit(error) from error
+                time.sleep(_FIRST_PAUSE * 2**attempt)
+        self._uncommitted = []
 
-    def _query(self, has_committed: Callable[[Access], bool], rest: Sequence[Prepared], error: Exception) -> bool:
-        """Whether a failed commit has happened nevertheless; raise `CommitUnknownError` if the target cannot say."""
+    def _is_visible(self, check: Callable[[Access], bool], remaining: Sequence[Prepared], error: Exception) -> bool:
+        """Return the result of a check after a failed commit; raise `CommitUnknownError` if the check fails, too."""
         try:
-            return has_committed(self._access)
+            return check(self._access)
         except Exception as problem:  # noqa: BLE001 - the first error is raised
-            self._waiting = list(rest)
-            error.add_note(f"whether {rest[0].target} has committed is unknown: {problem}")
-            raise self._unknown(error) from error
+            self._uncommitted = list(remaining)
+            error.add_note(f"whether {remaining[0].target} has committed is unknown: {problem}")
+            raise self._unknown_outcome(error) from error
 
-    def _unknown(self, error: BaseException) -> CommitUnknownError:
+    def _unknown_outcome(self, error: BaseException) -> CommitUnknownError:
         cause = error.cause if isinstance(error, CommitUnknownError) else None
         cause = cause or f"{type(error).__name__}: {error}".removesuffix(": ")
-        return CommitUnknownError.unresolved(*self._done_and_waiting(), cause, self._recovery_journal())
+        (committed, waiting), journal = self._targets(), self._recovery_journal()
+        next_step = (
+            "check whether the target has its rows"
+            if journal is None
+            else f"`penstock recover {journal} --apply`, or the next job that writes there, checks and ends the commit"
+        )
+        return CommitUnknownError(
+            f"whether the job's rows were committed to {waiting} is unknown"
+            + (f"; committed: {committed}" if committed else ""),
+            cause=cause,
+            hint=f"no files were removed, as the commit may still succeed: {next_step}. If the job runs again without "
+            "a token, the target may have its rows twice",
+        )
 
-    def _done_and_waiting(self) -> tuple[list[str], list[str]]:
-        done = [part.target for part in self._parts() if part not in self._waiting]
-        return done, [part.target for part in self._waiting]
+    def _partial_commit(self, error: Exception) -> CommitError:
+        (committed, waiting), journal = self._targets(), self._recovery_journal()
+        return CommitError(
+            f"only some of the job's sinks have committed: {committed}; not committed: {waiting}",
+            cause=f"{type(error).__name__}: {error}",
+            hint="no rows were removed; inspect the targets before you run the job again"
+            if journal is None
+            else f"`penstock recover {journal} --apply`, or the next job at one of these targets, completes it",
+        )
+
+    def _targets(self) -> tuple[str, str]:
+        """Return the targets that are committed, and those that are not, as text."""
+        committed = [part.target for part in self._parts() if part not in self._uncommitted]
+        return ", ".join(committed), ", ".join(part.target for part in self._uncommitted)
 
     def _recovery_journal(self) -> str | None:
-        """Return the path of the journal for a later process; write a journal now if the sinks needed none."""
+        """Return the path of the journal for a later process; None if there is none, and none can be written now."""
         if self._journal is not None:
             return self._journal.journal.path
         parts = self._parts()
-        path = journal_path(self._access, parts, self._job)
-        journal = Journal(path, self._job, self._name, None, tuple(parts), is_requested=True)
-        return _write_released_journal(self._access, journal)
+        path = new_journal_path(self._access, parts, self._job_id)
+        journal = Journal(path, self._job_id, self._job_name, None, tuple(parts), is_requested=True)
+        try:
+            journal.check()
+            journal.write(self._access)
+        except Exception:
+            log.warning("the journal %s could not be written", path, exc_info=True)
+            return None
+        try:
+            journal.write_pointers(self._access)
+        except Exception:  # such as an unreachable database; the error of the job names the journal
+            log.warning("the pointers to the journal %s could not be written", path, exc_info=True)
+        return path
 
     def _release(self) -> None:
-        """Leave the journal to the next job, or to the process that has taken it over."""
+        """Release the journal to the next job, or abandon it to the process that has taken over the commit."""
         if self._journal is not None:
-            (self._journal.leave if self._is_lost else self._journal.release)()
+            (self._journal.abandon if self._is_taken_over else self._journal.release)()
 
     def _end(self) -> None:
         if self._journal is not None:
@@ -375,19 +412,4 @@ class Commit:
             try:
                 sink.refresh()
             except Exception:
-                log.warning("cached readers of a sink could not be refreshed", exc_info=True)
-
-
-def _write_released_journal(access: Access, journal: Journal) -> str | None:
-    """Write a journal for the next job to recover, and return its path; None if it cannot be written."""
-    try:
-        journal.check()
-        journal.write(access)
-    except Exception:
-        log.warning("the journal %s could not be written", journal.path, exc_info=True)
-        return None
-    try:
-        journal.point(access)
-    except Exception:  # such as an unreachable database; the error of the job names the journal
-        log.warning("the pointers to the journal %s could not be written", journal.path, exc_info=True)
-    return journal.path
+                log.warning("cached relations that read a sink could not be refreshed", exc_info=True)

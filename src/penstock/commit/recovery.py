@@ -1,56 +1,56 @@
-"""Recovery of interrupted commits: complete them or roll them back. Waiting for commits that still run."""
+"""Recovery of interrupted commits, which completes or undoes them; and waiting for commits that still run."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import product, starmap
 from typing import TYPE_CHECKING
 
-from penstock.commit.claims import claimed, remove_lease
+from penstock.commit.claims import hold_claim, remove_lease
 from penstock.commit.journal import (
     Journal,
     claim_of,
-    folder_beside,
+    journal_folder_of,
     journals_at,
-    own_journals_of,
+    read_if_trusted,
     read_journal,
-    read_own_journal,
+    trusted_journals_of,
 )
 from penstock.commit.names import are_within
-from penstock.commit.trust import is_foreign, warn_of
+from penstock.commit.trust import is_foreign, warn_once
 from penstock.errors import CommitError, UntrustedJournalError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.commit.prepared import Access, Prepared
 
 log = logging.getLogger("penstock.commit")
 
 WAIT_TIMEOUT = 300.0
 """Seconds to wait for the commit of another job."""
-_PAUSE = 0.2
+_POLL_SECONDS = 0.2  # between two checks whether another commit has ended
 
 
-class Direction(StrEnum):
-    """The outcome of an interrupted commit: undone, completed, still running, or no longer there."""
+class Outcome(StrEnum):
+    """What recovery does with a commit: undo or complete it; nothing if it still runs, or its journal is gone."""
 
-    BACK = "back"
-    FORWARD = "forward"
-    ALIVE = "left alone"
+    UNDONE = "undone"
+    COMPLETED = "completed"
+    RUNNING = "running"
     GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """An interrupted commit, and what recovery does, or has done, with it."""
+    """The planned or actual recovery of an interrupted commit; `journal` is the path of its journal."""
 
     journal: str
-    job: str
-    direction: Direction
+    job_name: str
+    outcome: Outcome
     targets: tuple[str, ...]
 
 
@@ -58,82 +58,79 @@ def plan_recovery(access: Access, path: str) -> Recovery:
     """Return what `recover` would do with a journal."""
     journal = read_journal(access, path)
     if journal is None:
-        return Recovery(path, "", Direction.GONE, ())
-    direction = Direction.ALIVE if journal.is_alive(access) else _direction(access, journal)
-    return Recovery(path, journal.name, direction, journal.targets)
+        return Recovery(path, "", Outcome.GONE, ())
+    outcome = Outcome.RUNNING if journal.is_alive(access) else _choose_outcome(access, journal)
+    return Recovery(path, journal.job_name, outcome, journal.targets)
 
 
 def recover(access: Access, path: str) -> Recovery:
     """Complete or undo the commit of a journal, unless its process is alive.
 
-    The commit is completed if all sinks have committed, or if an irreversible sink has committed or may still do so.
-    Otherwise it is undone. Raise `UntrustedJournalError` if the journal, or the claim on it, may come from another
-    user; nothing is changed then.
+    The commit is completed if all sinks have committed, or an irreversible sink has committed or may still do so.
+    Otherwise, or if its rollback has begun, it is undone. Raise `UntrustedJournalError` if the journal, or the claim
+    on it, may come from another user; nothing is changed then.
     """
     first_read = read_journal(access, path)
     if first_read is None:
-        return Recovery(path, "", Direction.GONE, ())
+        return Recovery(path, "", Outcome.GONE, ())
     if first_read.is_alive(access):
-        return Recovery(path, first_read.name, Direction.ALIVE, first_read.targets)
-    claim = Folder(access.bridge, claim_of(path))
+        return Recovery(path, first_read.job_name, Outcome.RUNNING, first_read.targets)
+    claim = HadoopPath(access.bridge, claim_of(path))
     if is_foreign(claim):
         raise UntrustedJournalError.foreign(str(claim), f"it claims the journal {path}, which is left unchanged")
-    with claimed(access, str(claim)) as is_mine:
+    with hold_claim(access, str(claim)) as is_mine:
         journal = read_journal(access, path)  # another process may have recovered it in the meantime
         if journal is None:
-            return Recovery(path, first_read.name, Direction.GONE, ())
+            return Recovery(path, first_read.job_name, Outcome.GONE, ())
         if not is_mine or journal.is_alive(access):
-            return Recovery(path, journal.name, Direction.ALIVE, journal.targets)
-        direction = _complete_or_undo(access, journal)
+            return Recovery(path, journal.job_name, Outcome.RUNNING, journal.targets)
+        outcome = _complete_or_undo(access, journal)
         journal.remove(access)
         remove_lease(access, path)
-    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], ", ".join(journal.targets))
-    return Recovery(path, journal.name, direction, journal.targets)
+    log.warning("the commit of job %r was %s: %s", journal.job_name, outcome, ", ".join(journal.targets))
+    return Recovery(path, journal.job_name, outcome, journal.targets)
 
 
-_DONE = {Direction.FORWARD: "completed", Direction.BACK: "undone"}
+def recover_target(access: Access, target: HadoopPath) -> bool:
+    """Recover the interrupted commits at a target; return whether any was completed or undone."""
+    outcomes = [recover_if_trusted(access, journal.path) for journal in trusted_journals_of(access, target)]
+    return any(outcome in {Outcome.COMPLETED, Outcome.UNDONE} for outcome in outcomes)
 
 
-def recover_target(access: Access, target: Folder) -> bool:
-    """Recover the interrupted commits at a target; return whether there were any, so that it has changed."""
-    directions = [recover_own(access, journal.path) for journal in own_journals_of(access, target)]
-    return any(direction in _DONE for direction in directions)
-
-
-def recover_own(access: Access, path: str) -> Direction:
-    """Do as `recover`, but log a warning for a journal that may come from another user, and return GONE for it."""
+def recover_if_trusted(access: Access, path: str) -> Outcome:
+    """Recover a journal as `recover` does; log a warning and return GONE if another user may have written it."""
     try:
-        return recover(access, path).direction
+        return recover(access, path).outcome
     except UntrustedJournalError as error:
-        warn_of(error)
-        return Direction.GONE
+        warn_once(error)
+        return Outcome.GONE
 
 
-def _complete_or_undo(access: Access, journal: Journal) -> Direction:
+def _complete_or_undo(access: Access, journal: Journal) -> Outcome:
     try:
         for part in journal.parts:
             part.check(access)
-        direction = _direction(access, journal)
-        if direction is Direction.FORWARD:
+        outcome = _choose_outcome(access, journal)
+        if outcome is Outcome.COMPLETED:
             _complete(access, journal)
         else:
             for part in reversed(journal.parts):
                 part.undo(access)
     except Exception as error:
         error.add_note(
-            f"the commit of job {journal.name!r} could not be recovered; the next job at {', '.join(journal.targets)} "
-            f"tries it again. If the targets are correct as they are, remove {journal.path}"
+            f"the commit of job {journal.job_name!r} could not be recovered; the next job at "
+            f"{', '.join(journal.targets)} tries again. If the targets are correct, remove {journal.path}"
         )
         raise
-    return direction
+    return outcome
 
 
-def _direction(access: Access, journal: Journal) -> Direction:
+def _choose_outcome(access: Access, journal: Journal) -> Outcome:
     if journal.is_rolled_back:
-        return Direction.BACK
-    if journal.decided or any(_has_committed(access, part) for part in journal.parts) or journal.may_land:
-        return Direction.FORWARD
-    return Direction.BACK
+        return Outcome.UNDONE
+    if journal.all_committed or any(_has_committed(access, part) for part in journal.parts) or journal.may_succeed_late:
+        return Outcome.COMPLETED
+    return Outcome.UNDONE
 
 
 def _has_committed(access: Access, part: Prepared) -> bool:
@@ -144,25 +141,29 @@ def _has_committed(access: Access, part: Prepared) -> bool:
     except CommitError:
         raise
     except Exception as error:
-        raise CommitError.unreachable(part.target, str(error)) from error
+        raise CommitError(
+            f"an earlier job was interrupted while it committed to {part.target}, and whether it committed is unknown",
+            cause=str(error),
+            hint="make the target reachable; `penstock recover --help` says how to pass passwords",
+        ) from error
 
 
 def _complete(access: Access, journal: Journal) -> None:
-    if not journal.decided:
+    if not journal.all_committed:
         for part in journal.parts:
             if not part.is_committed(access):
                 part.complete(access)
-        replace(journal, decided=True).write(access)
+        replace(journal, all_committed=True).write(access)
     for part in journal.parts:
         part.finish(access)
 
 
-def wait_for_others(access: Access, journal: Journal, on_wait: Callable[[], None]) -> None:
+def wait_for_other_commits(access: Access, journal: Journal, on_wait: Callable[[], None]) -> None:
     """Wait until no other commit runs whose files, or whose rollback, conflict with this commit.
 
-    Every commit writes its journal, then looks for others. If two commits see each other, the commit whose journal has
-    the later name withdraws its journal while it waits. `on_wait` is called during the wait, and may raise. Raise
-    `CommitError` if the other commit does not end within `WAIT_TIMEOUT`.
+    Every commit writes its journal, then looks for other journals. If two commits see each other, the commit whose
+    journal has the later file name removes its journal while it waits. `on_wait` is called during the wait, and may
+    raise. Raise `CommitError` if the other commit does not end within `WAIT_TIMEOUT`.
     """
     deadline = time.monotonic() + WAIT_TIMEOUT
     while others := _conflicting_journals(access, journal):
@@ -172,45 +173,48 @@ def wait_for_others(access: Access, journal: Journal, on_wait: Callable[[], None
         for other in others:
             _wait_for(access, other, deadline, on_wait)
         if withdraws:
-            journal.point(access)
+            journal.write_pointers(access)
             journal.write(access)
 
 
-def wait_for_commits_at(access: Access, target: Folder) -> None:
-    """Wait until no commit runs at a target, as its current content may still be undone."""
+def wait_for_commits_at(access: Access, target: HadoopPath) -> None:
+    """Wait until no commit runs at a target: a running commit could be undone."""
     deadline = time.monotonic() + WAIT_TIMEOUT
-    for journal in own_journals_of(access, target):
+    for journal in trusted_journals_of(access, target):
         _wait_for(access, journal, deadline, lambda: None)
 
 
 def _wait_for(access: Access, other: Journal, deadline: float, on_wait: Callable[[], None]) -> None:
+    """Wait until another commit has ended; recover it if its process is dead."""
     is_logged = False
-    while recover_own(access, other.path) is Direction.ALIVE:
+    while recover_if_trusted(access, other.path) is Outcome.RUNNING:
         if time.monotonic() > deadline:
-            raise CommitError.busy(other.name, list(other.targets), str(other.owner), other.path)
+            raise CommitError(
+                f"job {other.job_name!r} is still committing to {', '.join(other.targets)}",
+                cause=f"{other.owner} owns {other.path}",
+                hint="run this job again when the other job has ended",
+            )
         if not is_logged:
-            log.info("waiting for the commit of job %r by %s", other.name, other.owner)
+            log.info("waiting for the commit of job %r by %s", other.job_name, other.owner)
             is_logged = True
         on_wait()
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
 
 
-def _conflicting_journals(access: Access, mine: Journal) -> list[Journal]:
+def _conflicting_journals(access: Access, journal: Journal) -> list[Journal]:
     """Return the journals of other jobs that conflict with this commit."""
-    changed = (part.folder for part in mine.parts if part.folder is not None and (part.replaced or part.added))
-    parents = {str(parent): parent for parent in (folder_beside(access, folder) for folder in changed)}
+    parts = (part for part in journal.parts if part.exclusive_paths or part.extended_folders)
+    changed = (part.folder for part in parts if part.folder is not None)
+    parents = {str(parent): parent for parent in (journal_folder_of(access, folder) for folder in changed)}
     paths = {path for parent in parents.values() for path in journals_at(access, parent)}
-    others = (read_own_journal(access, path) for path in sorted(paths) if path.rpartition("/")[2] != mine.file_name)
-    return [
-        other
-        for other in others
-        if other is not None and any(_conflict(part, other_part) for part in mine.parts for other_part in other.parts)
-    ]
+    others = (read_if_trusted(access, path) for path in sorted(paths) if path.rpartition("/")[2] != journal.file_name)
+    trusted = [other for other in others if other is not None]
+    return [other for other in trusted if any(starmap(_conflicts, product(journal.parts, other.parts)))]
 
 
-def _conflict(left: Prepared, right: Prepared) -> bool:
-    """Whether a path that either record replaces, and would restore, contains a path that the other writes to."""
+def _conflicts(left: Prepared, right: Prepared) -> bool:
+    """Whether an exclusive path of either record contains a path that the other record writes to."""
     return any(
-        are_within((*second.replaced, *second.added), first.replaced)
+        are_within((*second.exclusive_paths, *second.extended_folders), first.exclusive_paths)
         for first, second in ((left, right), (right, left))
     )

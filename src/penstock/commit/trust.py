@@ -1,6 +1,6 @@
 """Checks that a journal, pointer, claim or lease was written by this user.
 
-Digests identify the user's own files on file systems that do not record the owner of a file.
+On file systems that do not record the owner of a file, a digest by the user's key identifies the files of the user.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,90 +22,89 @@ from penstock.base.ownership import Writer
 from penstock.errors import UntrustedJournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.commit.prepared import Access
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
 log = logging.getLogger("penstock.commit")
 
 LARGEST_JOURNAL = 128 << 20
 """Largest size in bytes of a journal that is read; enough for a million files."""
-LARGEST_NOTE = 64 << 10
+LARGEST_POINTER = 64 << 10
 """Largest size in bytes of a pointer, claim or lease that is read."""
-_NAME = re.compile(r"\.penstock-commit-[\w.-]+\.json")
+_NAME = re.compile(r"\.penstock-commit-[\w.-]+\.json")  # of a journal
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)", re.DOTALL)
-_WITH_OWNERS = {"hdfs", "viewfs", "webhdfs", "swebhdfs"}
-_STORES = {"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cosn", "obs", "ofs"}
-_STORES |= {"o3fs", "dbfs", *_WITH_OWNERS}
-"""File systems that hold targets. Hadoop supports others, such as ``http``, that hold no journals."""
-_WARNED: set[str] = set()
+_SCHEMES_WITH_OWNERS = {"hdfs", "viewfs", "webhdfs", "swebhdfs"}
+_SCHEMES = {"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cosn", "obs", "ofs"}
+_SCHEMES |= {"o3fs", "dbfs", *_SCHEMES_WITH_OWNERS}
+"""File systems that can hold targets of sinks. Hadoop supports others, such as ``http``, which cannot be written to."""
+_WARNED: set[str] = set()  # the messages that were logged
 _SIGNED = re.compile(rb'\{"digest": "([0-9a-f]{64})", ')
 _KEY_BYTES = 32
-_FORBIDDEN = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
+_FORBIDDEN_MODE = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
+"""Permissions that the user's key file must not have. The group of the file may read it."""
 
 
-def read_trusted(access: Access, file: Folder, limit: int) -> bytes | None:
+def read_trusted(access: Access, file: HadoopPath, max_bytes: int) -> bytes | None:
     """Return the content of a file, None if it does not exist; raise `UntrustedJournalError` if it is not trusted."""
-    checked = file.read_checked(limit)
+    checked = file.read_checked(max_bytes)
     if checked is None:
         return None
     if checked.writer is Writer.USER or is_signed(file.name, checked.content):
         return checked.content
-    if checked.content and str(file) == access.trusted:
+    if checked.content and str(file) == access.trusted_journal:
         return checked.content
     raise UntrustedJournalError.foreign(str(file), checked.reason)
 
 
-def is_foreign(file: Folder) -> bool:
-    """Whether another user wrote a claim or lease; False if the file system does not record owners.
+def is_foreign(file: HadoopPath) -> bool:
+    """Whether another user may have written a pointer, claim or lease; False if the file system records no owners.
 
-    An unsigned claim or lease on such a file system counts: to wait for a dead commit is better than to recover a
-    running commit.
+    An unsigned claim or lease on such a file system is respected: waiting for a commit that has died is better than
+    recovering a commit that runs.
     """
-    checked = file.read_checked(LARGEST_NOTE)
+    checked = file.read_checked(LARGEST_POINTER)
     return checked is not None and checked.writer is Writer.OTHER and not is_signed(file.name, checked.content)
 
 
-def check_location(path: str, beside: str | None = None) -> None:
-    """Raise `UntrustedJournalError` if a path is relative, not that of a journal, or on a file system without targets.
+def check_location(path: str, allowed: str | None = None) -> None:
+    """Raise `UntrustedJournalError` if a path is not that of a journal, or its file system cannot hold sinks' targets.
 
-    `beside` is another path whose file system may hold journals too.
+    `allowed` is a path whose file system may hold journals although it is unknown to Penstock.
     """
     location = _LOCATION.fullmatch(path)
     if location is None or _NAME.fullmatch(path.rpartition("/")[2]) is None or {".", ".."} & set(path.split("/")):
         raise UntrustedJournalError.foreign(path, "this is not the path of a commit journal")
-    scheme, near = (location[1] or "file").lower(), _LOCATION.fullmatch(beside or "")
-    if scheme not in _STORES and (near is None or scheme != (near[1] or "").lower()):
+    scheme, allowed_location = (location[1] or "file").lower(), _LOCATION.fullmatch(allowed or "")
+    if scheme not in _SCHEMES and (allowed_location is None or scheme != (allowed_location[1] or "").lower()):
         raise UntrustedJournalError.foreign(path, f"the file system {scheme}: does not hold journals")
 
 
-def check_pointed(path: str, warehouse: str) -> None:
-    """Check that the path of a journal in a row of a database is on a trusted file system.
+def check_path_from_database(path: str, warehouse: str) -> None:
+    """Check that the path of a journal, from a row of a database, is on a trusted file system.
 
-    Another user who may write the row could name a server that reports any owner for its files. So a file system that
-    records owners must be that of this machine or of Spark's warehouse. On object stores the digest decides. Raise
-    `UntrustedJournalError` if the path is on another server, or is not the path of a journal.
+    Another user who may write the row could name a server that reports false owners. So a file system that records
+    owners must be that of this machine or of Spark's warehouse. On object stores, the digest in the journal decides.
+    Raise `UntrustedJournalError` if the path is on another server, or is not the path of a journal.
     """
     check_location(path, warehouse)
-    location, near = _LOCATION.fullmatch(path), _LOCATION.fullmatch(warehouse)
+    location, trusted = _LOCATION.fullmatch(path), _LOCATION.fullmatch(warehouse)
     assert location is not None
     scheme = (location[1] or "file").lower()
-    is_near = near is not None and (location[1], location[2]) == (near[1], near[2])
-    if scheme != "file" and scheme in _WITH_OWNERS and not is_near:
+    is_same_server = trusted is not None and (location[1], location[2]) == (trusted[1], trusted[2])
+    if scheme != "file" and scheme in _SCHEMES_WITH_OWNERS and not is_same_server:
         cause = f"a row of a database names it, and its server is not that of spark.sql.warehouse.dir, {warehouse}"
         raise UntrustedJournalError.foreign(path, cause)
 
 
-def warn_of(error: UntrustedJournalError) -> None:
-    """Log that a file is ignored, once per process and message."""
+def warn_once(error: UntrustedJournalError) -> None:
+    """Log that a file is ignored; each message is logged once per process."""
     text = str(error)
     if text not in _WARNED:
         _WARNED.add(text)
         log.warning("%s", text)
 
 
-def signed(name: str, content: Mapping[str, Any]) -> bytes:
+def signed_json(name: str, content: Mapping[str, Any]) -> bytes:
     """Return JSON that begins with a digest of name and content by the user's key, if there is a key."""
     body = json.dumps(content, indent=1).encode()
     key = user_key()
@@ -123,7 +123,7 @@ def is_signed(name: str, content: bytes) -> bool:
 
 
 def user_key() -> bytes | None:
-    """Return the user's key, and create it if missing; None if it cannot be stored, or other users may read it."""
+    """Return the user's key, created if missing; None if it is not stored, or has an unsafe owner, mode or length."""
     try:
         path = key_file()
         if not path.exists():
@@ -135,7 +135,7 @@ def user_key() -> bytes | None:
     except (OSError, RuntimeError, NotImplementedError) as error:  # such as no home folder, or a read-only home folder
         log.info("journals are written without a digest: there is no key: %s", error)
         return None
-    if status.st_uid not in {0, os.geteuid()} or status.st_mode & _FORBIDDEN or len(key) < _KEY_BYTES:
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & _FORBIDDEN_MODE or len(key) < _KEY_BYTES:
         log.warning("The key %s is not used: another user may know it. Remove it, or set its mode to 0600.", path)
         return None
     return key

@@ -1,18 +1,16 @@
-"""Options: declared in `options`, with values from arguments, the Spark configuration, a file and the environment."""
+"""Option values from arguments, the Spark configuration, a file and the environment; `options` declares the options."""
 
 from __future__ import annotations
 
 import logging
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from penstock.config.option import Option, Value, parse_duration, parse_size
 from penstock.config.options import OPTIONS
 from penstock.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 __all__ = ["OPTIONS", "Configuration", "Option", "parse_duration", "parse_size", "table_option"]
 
@@ -20,18 +18,19 @@ log = logging.getLogger("penstock.config")
 
 SPARK_PREFIX = "spark.penstock."
 ENVIRONMENT_PREFIX = "PENSTOCK_"
-FILE_VARIABLE = "PENSTOCK_CONFIG"
+FILE_VARIABLE = "PENSTOCK_CONFIG"  # the environment variable with the path of the file
 
-_BY_KEY = {key: option for option in OPTIONS for key in (option.key, *option.aliases)}
-_BY_VARIABLE = {
-    ENVIRONMENT_PREFIX + key.replace(".", "_").replace("-", "_").upper(): option for key, option in _BY_KEY.items()
+_OPTIONS_BY_KEY = {key: option for option in OPTIONS for key in (option.key, *option.aliases)}
+_OPTIONS_BY_VARIABLE = {
+    ENVIRONMENT_PREFIX + key.replace(".", "_").replace("-", "_").upper(): option
+    for key, option in _OPTIONS_BY_KEY.items()
 }
 
 
 class Configuration:
     """Typed option values with their origins.
 
-    Use `Configuration.load`; the constructor takes parsed values.
+    Use `Configuration.load`. The constructor takes the parsed value and the origin of each option, by key.
     """
 
     def __init__(self, values: Mapping[str, tuple[Value, str]] | None = None) -> None:
@@ -49,10 +48,14 @@ class Configuration:
         """Collect the options from all origins; the arguments of the program have the highest precedence.
 
         They are followed by the keys under ``spark.penstock.`` of the Spark configuration, by a TOML file, in which
-        keys of nested tables are joined by dots (if None, the file in ``PENSTOCK_CONFIG``, if any), and by environment
-        variables such as ``PENSTOCK_PARALLELISM_DEFAULT``.
+        keys of nested tables are joined by dots (if `file` is None, the file that ``PENSTOCK_CONFIG`` names), and by
+        environment variables in `environ`, such as ``PENSTOCK_PARALLELISM_DEFAULT``; none if `environ` is None.
 
         Raise `ConfigError` if a key is unknown, a value is not allowed, or the file is not readable.
+
+        >>> config = Configuration.load({"parallelism.default": 8})
+        >>> [(option.key, value) for option, value, origin in config.items() if origin != "default"]
+        [('parallelism.default', 8)]
         """
         environ = environ or {}
         file = file or environ.get(FILE_VARIABLE)
@@ -60,20 +63,20 @@ class Configuration:
         for name, text in environ.items():
             if name.startswith(ENVIRONMENT_PREFIX) and name != FILE_VARIABLE:
                 origin = f"environment variable {name}"
-                option = _BY_VARIABLE.get(name)
+                option = _OPTIONS_BY_VARIABLE.get(name)
                 if option is None:
-                    raise ConfigError.unknown_key(name, _BY_VARIABLE, "the environment")
+                    raise ConfigError.unknown_key(name, _OPTIONS_BY_VARIABLE, "the environment")
                 values[option.key] = (option.parse(text, origin), origin)
         if file is not None:
-            _add(values, dict(_flatten(_read_toml(Path(file)))), f"file {file}")
+            _parse_into(values, dict(_flatten(_read_toml(Path(file)))), f"file {file}")
         settings = (spark_conf or {}).items()
-        options = {key.removeprefix(SPARK_PREFIX): text for key, text in settings if key.startswith(SPARK_PREFIX)}
-        _add(values, options, "the Spark configuration")
-        _add(values, dict(arguments or {}), "Environment(config=...)")
+        spark_options = {key.removeprefix(SPARK_PREFIX): text for key, text in settings if key.startswith(SPARK_PREFIX)}
+        _parse_into(values, spark_options, "the Spark configuration")
+        _parse_into(values, dict(arguments or {}), "Environment(config=...)")
         return cls(values)
 
     def get(self, option: Option) -> Value | None:
-        """Return the option's value, or its default."""
+        """Return the option's value, or its default; None if it has neither."""
         return self._values.get(option.key, (option.default, "default"))[0]
 
     def integer(self, option: Option) -> int:
@@ -99,31 +102,31 @@ class Configuration:
         return None if self.get(option) is None else self.seconds(option)
 
     def flag(self, option: Option) -> bool:
-        """Return the value of a boolean option."""
+        """Return whether a boolean option is true; False if it is unset."""
         return self.get(option) is True
 
     def origin(self, option: Option) -> str:
-        """Return where the value was set, or ``"default"``."""
+        """Return where the value was set, such as ``"file a.toml"``; ``"default"`` if it was not set."""
         return self._values.get(option.key, (option.default, "default"))[1]
 
     def for_table(
         self, prefix: str, options: Mapping[str, str], properties: Mapping[str, str], table: str
     ) -> Configuration:
-        """Return the options for a table or its writer, whose own options override the others.
+        """Return this configuration, overridden by the properties of a table, and these by the options of its writer.
 
         Only keys with the prefix are read. `options` are those of the writer, or the OPTIONS of the table; raise
-        `ConfigError` if a key is unknown, or its value is not allowed. They override `properties`, the TBLPROPERTIES of
-        the table, whose invalid values are logged and ignored, as other engines may use the same keys.
+        `ConfigError` if a key is unknown, or its value is not allowed. `properties` are the TBLPROPERTIES of the table;
+        unknown keys and invalid values (which are logged) are ignored, because other engines may use the same keys.
         """
-        allowed = {key: option for key, option in _BY_KEY.items() if key.startswith(prefix)}
-        overrides = dict(_usable({key: text for key, text in properties.items() if key in allowed}, table))
+        allowed = {key: option for key, option in _OPTIONS_BY_KEY.items() if key.startswith(prefix)}
+        overrides = dict(_valid_properties({key: text for key, text in properties.items() if key in allowed}, table))
         for key, text in options.items():
             if key.startswith(prefix):
                 if key not in allowed:
                     raise ConfigError.unknown_key(key, allowed, f"the options of {table}")
                 overrides[key] = text
         values = dict(self._values)
-        _add(values, overrides, f"the options of {table}")
+        _parse_into(values, overrides, f"the options of {table}")
         return Configuration(values)
 
     def items(self) -> Iterator[tuple[Option, Value | None, str]]:
@@ -133,7 +136,7 @@ class Configuration:
 
 
 def table_option(option: Option, table_options: Mapping[str, str], table: str) -> Value | None:
-    """Return an option of a table or reader, such as ``scan.parallelism``, None if it is unset.
+    """Return the value of an option, such as ``scan.parallelism``, in the options of a table or reader; None if unset.
 
     Raise `ConfigError` if its value is not allowed; the message names the value and the table.
     """
@@ -143,22 +146,22 @@ def table_option(option: Option, table_options: Mapping[str, str], table: str) -
     return None
 
 
-def _usable(properties: Mapping[str, str], table: str) -> Iterator[tuple[str, str]]:
+def _valid_properties(properties: Mapping[str, str], table: str) -> Iterator[tuple[str, str]]:
     """Yield the properties of a table whose values are allowed, and log the others."""
     for key, text in properties.items():
         try:
-            _BY_KEY[key].parse(text, f"the properties of {table}")
+            _OPTIONS_BY_KEY[key].parse(text, f"the properties of {table}")
         except ConfigError as error:
             log.warning("a property of %s is ignored: %s", table, error)
         else:
             yield key, text
 
 
-def _add(values: dict[str, tuple[Value, str]], options: Mapping[str, object], origin: str) -> None:
+def _parse_into(values: dict[str, tuple[Value, str]], options: Mapping[str, object], origin: str) -> None:
     for key, value in options.items():
-        option = _BY_KEY.get(key)
+        option = _OPTIONS_BY_KEY.get(key)
         if option is None:
-            raise ConfigError.unknown_key(key, _BY_KEY, origin)
+            raise ConfigError.unknown_key(key, _OPTIONS_BY_KEY, origin)
         values[option.key] = (option.parse(value, origin), origin)
 
 

@@ -3,57 +3,56 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.base.units import show_exact_bytes, show_exact_seconds
 from penstock.errors import ConfigError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 Value = bool | int | float | str | tuple[str, ...]
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+# The leading space of " b bytes" and " ms milli millis" adds the empty unit: a number without a unit.
 _SIZE_UNITS = {
     unit: power
     for power, units in enumerate((" b bytes", "k kb kib", "m mb mib", "g gb gib", "t tb tib"))
     for unit in units.split(" ")
 }
-_SECONDS = {
+_UNITS_BY_SECONDS = {
     0.001: " ms milli millis",
     1.0: "s sec second seconds",
     60.0: "min m minute minutes",
     3600.0: "h hour hours",
     86400.0: "d day days",
 }
-_DURATION_UNITS = {unit: seconds for seconds, units in _SECONDS.items() for unit in units.split(" ")}
+_DURATION_UNITS = {unit: seconds for seconds, units in _UNITS_BY_SECONDS.items() for unit in units.split(" ")}
 
 
 def parse_size(value: object) -> int:
-    """Return a memory size in bytes; ``"16 mb"``, ``"1g"`` and plain numbers are sizes. Units are powers of 1024.
+    """Return a memory size, such as ``"16 mb"``, ``"1g"`` or a plain number, in bytes. Units are powers of 1024.
 
     Raise `ValueError` if the text is not a size.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = str(value)
-    if text.strip() == "-1":  # Spark's way to say "never"
+    if text.strip() == "-1":  # in Spark's settings, -1 means never
         return -1
-    match = _SIZE.fullmatch(text)
+    match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None or match[2].lower() not in _SIZE_UNITS:
         raise ValueError(text)
     return int(float(match[1]) * 1024 ** _SIZE_UNITS[match[2].lower()])
 
 
 def parse_duration(value: object) -> float:
-    """Return a duration in seconds; ``"30 s"``, ``"3 min"``. Text without a unit is in milliseconds.
+    """Return a duration, such as ``"30 s"`` or ``"3 min"``, in seconds.
 
-    A float is in seconds, as it was parsed before. Raise `ValueError` if the text is not a duration.
+    Text without a unit is in milliseconds, as is an integer. A float is in seconds: it was parsed before. Raise
+    `ValueError` if the text is not a duration.
     """
     if isinstance(value, float):
         return value
-    match = _SIZE.fullmatch(str(value))
+    match = _NUMBER_AND_UNIT.fullmatch(str(value))
     if match is None or match[2].lower() not in _DURATION_UNITS:
         raise ValueError(str(value))
     return float(match[1]) * _DURATION_UNITS[match[2].lower()]
@@ -96,13 +95,13 @@ STRINGS = Kind("list", "a list, or text separated by commas", _parse_list)
 
 
 def list_of(*allowed: str) -> Kind:
-    """Return the type of lists whose elements are restricted to `allowed`."""
+    """Return the type of lists whose items are restricted to `allowed`."""
 
     def parse(value: object) -> Value:
-        elements = _parse_list(value)
-        if not {*elements} <= {*allowed}:
+        items = _parse_list(value)
+        if not {*items} <= {*allowed}:
             raise ValueError(str(value))
-        return elements
+        return items
 
     return Kind(STRINGS.name, "one or more of " + ", ".join(allowed), parse)
 
@@ -111,8 +110,11 @@ def list_of(*allowed: str) -> Kind:
 class Option:
     """Declaration of an option, from which parsing, checks and docs are derived.
 
-    `default` is None if being unset has a meaning of its own (see `doc`). `minimum` and `maximum` are inclusive bounds
-    of numbers, `choices` the values of an enumeration, and `aliases` alternative keys.
+    If `default` is None, the option may be unset. `minimum` and `maximum` are inclusive bounds of numbers, `choices`
+    the values of an enumeration (in upper or lower case), and `aliases` alternative keys.
+
+    >>> Option("retry.wait", DURATION, "The pause before a retry.", default=5.0).parse("2 min", "job.py")
+    120.0
     """
 
     key: str
@@ -137,10 +139,10 @@ class Option:
         return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
 
     def _format_bound(self, bound: float) -> str:
-        return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # 1 KiB
+        return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # from 1 KiB
 
     def format(self, value: Value | None) -> str:
-        """Return a value as text for users, such as ``16 MiB``, ``30 s`` or ``true``; ``none`` if it is unset."""
+        """Return a value as text for users, such as ``16 MiB`` or ``true``; ``none`` if unset or an empty list."""
         if value is None or value == ():
             return "none"
         if isinstance(value, bool):
@@ -166,8 +168,8 @@ class Option:
                 raise ConfigError.bad_value(self.key, value, self.expected, origin)
             parsed = spellings[str(parsed).lower()]
         if isinstance(parsed, (int, float)) and not isinstance(parsed, bool):
-            low = self.minimum is not None and parsed < self.minimum
-            high = self.maximum is not None and parsed > self.maximum
-            if low or high or parsed != parsed:  # noqa: PLR0124 - NaN
+            is_too_low = self.minimum is not None and parsed < self.minimum
+            is_too_high = self.maximum is not None and parsed > self.maximum
+            if is_too_low or is_too_high or parsed != parsed:  # noqa: PLR0124 - NaN
                 raise ConfigError.bad_value(self.key, value, self.expected, origin)
         return parsed

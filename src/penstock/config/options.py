@@ -1,10 +1,10 @@
-"""The declarations of all options. The reference page of the docs is generated from this module."""
+"""The declarations of all options, from which the reference of options is generated."""
 
 from __future__ import annotations
 
 from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option, list_of
 
-_AUTO = "execution.batch.adaptive.auto-parallelism"
+_AUTO = "execution.batch.adaptive.auto-parallelism"  # like the following, the prefix of several keys
 _PARTITIONER = "taskmanager.network.adaptive-partitioner"
 _BROADCAST = "table.optimizer.adaptive-broadcast-join"
 _FILTERING = "table.optimizer.dynamic-filtering"
@@ -16,7 +16,7 @@ AUTO_PARALLELISM_ENABLED = Option(
     f"{_AUTO}.enabled",
     BOOL,
     default=True,
-    doc="Decide the parallelism of vertices from measured bytes and from what sources infer. If false, they get "
+    doc="Decide the parallelism of vertices from measured bytes and from what sources infer. If false, vertices get "
     "`parallelism.default`, or the largest parallelism if that is unset, and no source is queried.",
 )
 MIN_PARALLELISM = Option(
@@ -55,16 +55,16 @@ OPTIMIZATION_STRATEGIES = Option(
     "execution.batch.adaptive.stream-graph-optimization.strategies",
     STRINGS,
     default=(),
-    doc="Import paths of your own strategies, classes or functions (`package.module.Class`). They are called after "
-    "Penstock's.",
+    doc="Import paths of your strategies, which are classes or functions (`package.module.Class`). They are called "
+    "after Penstock's strategies.",
 )
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold",
     SIZE,
     default=64 * MIB,
     minimum=0,
-    doc="Spark runs a query unchanged if its sources hold fewer bytes than this in all and you set nothing else "
-    "about how it runs, unless `execution.native` lets DuckDB compute it sooner. 0 turns this off.",
+    doc="Spark runs a query unchanged if its sources have fewer bytes than this in total and you set nothing else "
+    "about how it runs, unless `execution.native` lets DuckDB compute it faster. 0 turns this off.",
 )
 ENABLED = Option(
     "enabled",
@@ -78,15 +78,15 @@ VERIFY = Option(
     BOOL,
     default=False,
     doc="Let every job check itself while it runs: each row is in the task that the plan says, every written row "
-    "is read exactly once, broadcasts and filters keep all rows they must keep. A failed check fails the job.",
+    "is read exactly once, broadcasts and filters keep all rows that they must keep. A failed check fails the job.",
 )
 NATIVE = Option(
     "execution.native",
     BOOL,
-    doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, if that gives the same "
-    "results as Spark, and is faster. A query that one executor computes soonest becomes a single task; of others, "
-    "rows travel as columns between their steps. Whatever DuckDB cannot do, Spark does, and a decision says "
-    "why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If you set "
+    doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and aggregate rows, if that gives the "
+    "same results as Spark, and is faster. A query that is fastest on one executor becomes a single task; other "
+    "queries send columns instead of rows between their steps. Spark does whatever DuckDB cannot do, and a decision "
+    "says why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If you set "
     "nothing, DuckDB computes only queries of a single task, and only in Spark's local mode.",
 )
 NATIVE_MEMORY = Option(
@@ -94,10 +94,10 @@ NATIVE_MEMORY = Option(
     SIZE,
     default=192 * MIB,
     minimum=16 * MIB,
-    doc="The memory that DuckDB may use in a task before it writes to the disk; the single task of a query may use so "
-    "much for each core of its executor. If you set nothing, such a task may use a quarter of the machine's memory in "
-    "Spark's local mode. The memory is outside of the JVM, so it counts "
-    "as `spark.executor.memoryOverhead`; two tasks at a time fit the 384 MiB that an executor has at least.",
+    doc="The memory that DuckDB may use in a task before it spills to disk; the single task of a query may use this "
+    "amount for each core of its executor. If you set nothing, such a task may use a quarter of the machine's memory "
+    "in Spark's local mode. The memory is outside of the JVM, so it counts as "
+    "`spark.executor.memoryOverhead`, whose minimum of 384 MiB is enough for two tasks at a time.",
 )
 SHADOW = Option(
     "execution.shadow",
@@ -111,7 +111,7 @@ PARALLELISM_DEFAULT = Option(
     "parallelism.default",
     INT,
     minimum=1,
-    doc="The default parallelism. It is used if Penstock decides none, and as the largest parallelism if no other "
+    doc="The parallelism of vertices for which Penstock decides none, and the largest parallelism if no other "
     "maximum is set.",
     aliases=("table.exec.resource.default-parallelism",),
 )
@@ -155,16 +155,16 @@ SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections",
     INT,
     minimum=1,
-    doc="The largest number of simultaneous connections to a source's database. If unset: half of the connections "
-    "that the database has free.",
+    doc="The largest number of simultaneous connections to a source's database. If unset: half of the free connections "
+    "of the database.",
 )
 SOURCES_TIMEOUT = Option(
     "sources.timeout",
     DURATION,
     default=60.0,
     minimum=0.1,
-    doc="How long Penstock waits for an answer of a source, catalogue, broker or database before the job fails. "
-    "Time in which the source's own code runs in the driver does not count. A minute is long enough for a "
+    doc="How long Penstock waits for an answer of a source, catalog, broker or database before the job fails. "
+    "Time in which the source's code computes in the driver does not count. A minute is long enough for a "
     "broker or database to fail over.",
 )
 SINK_PARALLELISM = Option(
@@ -192,14 +192,15 @@ SINK_PARTITION_COMMIT = Option(
     "sink.partition-commit.policy.kind",
     list_of("success-file", "metastore"),
     default=(),
-    doc="What happens once all files of a partition are visible: success-file, metastore, or both.",
+    doc="What happens once all files of a partition are visible: success-file writes an empty file _SUCCESS into its "
+    "folder, metastore adds the partition to the table in the metastore. Both can be set.",
 )
 ADAPTIVE_PARTITIONER_ENABLED = Option(
     f"{_PARTITIONER}.enabled",
     BOOL,
     default=False,
-    doc="Let every rebalance and rescale, and every ``repartition(n)`` before a function of yours, send the next rows "
-    "to the least loaded of a few consumers.",
+    doc="Let every rebalance and rescale, and every ``repartition(n)`` before one of your Python functions, send the "
+    "next rows to the least loaded of a few consumers.",
 )
 ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
     f"{_PARTITIONER}.max-traverse-size",
@@ -213,7 +214,7 @@ ADAPTIVE_PARTITIONER_IDLE_TIMEOUT = Option(
     DURATION,
     default=1800.0,
     minimum=1,
-    doc="How long a task waits for a consumer that takes no rows before the job fails.",
+    doc="How long a task waits for a consumer that reads no rows before the job fails.",
 )
 BROADCAST_JOIN_STRATEGY = Option(
     f"{_BROADCAST}.strategy",
@@ -227,41 +228,41 @@ BROADCAST_THRESHOLD = Option(
     "table.optimizer.join.broadcast-threshold",
     SIZE,
     minimum=-1,
-    doc="A join side smaller than this may be broadcast; -1 means never. If unset: the threshold of the Spark session.",
+    doc="A join side of fewer bytes may be broadcast; -1 means never. If unset: the threshold of the Spark session.",
 )
-EARLY_SUMS = Option(
+PRE_AGGREGATION = Option(
     "table.optimizer.early-sums.enabled",
     BOOL,
     default=True,
-    doc="Sum up rows before they are joined with a table, if that makes them far fewer and the results the same.",
+    doc="Aggregate rows before they are joined with a table, if that leaves far fewer rows and the same results.",
 )
 DYNAMIC_FILTERING_ENABLED = Option(
     f"{_FILTERING}.enabled",
     BOOL,
     default=True,
-    doc="Filter a join side by the keys of the other side once that has finished, as close to the sources as possible.",
+    doc="Once a join side has finished, filter the other side by its keys, as close to the sources as possible.",
 )
 DYNAMIC_FILTERING_MAX_KEYS = Option(
     f"{_FILTERING}.max-keys",
     INT,
     default=8_000_000,
     minimum=1,
-    doc="A join side with more rows than this filters nothing.",
+    doc="A finished join side with more rows than this does not filter the other side.",
 )
 DYNAMIC_FILTERING_EXACT_KEYS = Option(
     f"{_FILTERING}.exact-keys",
     INT,
     default=10_000,
     minimum=1,
-    doc="Up to this many rows the filter holds the exact keys; beyond, their smallest and largest value and a "
-    "Bloom filter.",
+    doc="Up to this number of rows of the finished join side, the filter has the exact keys; for more rows, their "
+    "smallest and largest value and a Bloom filter.",
 )
 DYNAMIC_FILTERING_SELECTIVITY = Option(
     f"{_FILTERING}.selectivity",
     FLOAT,
     default=0.4,
     minimum=0,
-    doc="Filter the other side only if this side kept at most this fraction of its source table's rows.",
+    doc="A finished join side with more than this fraction of its source table's rows does not filter the other side.",
 )
 SKEWED_JOIN_STRATEGY = Option(
     f"{_SKEW}.strategy",
@@ -269,8 +270,8 @@ SKEWED_JOIN_STRATEGY = Option(
     default="AUTO",
     choices=("AUTO", "FORCED", "NONE"),
     doc="Split skewed subpartitions of a join: AUTO, if no later operator needs all rows of a key in one task; "
-    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in chunks, and hot keys of a window divided by "
-    "its order: AUTO, if other cores would wait; FORCED, even if not; NONE, never.",
+    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in chunks, and the rows of a window's hot keys "
+    "are divided by the window's order: AUTO, if other cores would be idle; FORCED, always; NONE, never.",
 )
 SKEWED_FACTOR = Option(
     f"{_SKEW}.skewed-factor",
@@ -298,21 +299,21 @@ RESCALE_ON_RESTART = Option(
     "state.rescale-on-restart",
     BOOL,
     default=False,
-    doc="Rescale the state of a query that asks for another number of key groups than its state has, before it "
-    "starts. If false, the query is refused.",
+    doc="Rescale the state of a query that requests another number of key groups than its state has, before it "
+    "starts. If false, such a query does not start.",
 )
 REST_ENABLED = Option(
     "rest.enabled",
     BOOL,
     default=False,
-    doc="Serve the REST API and the page from the driver; `Environment(ui=True)` does so too.",
+    doc="Serve the REST API and the web page from the driver, as `Environment(ui=True)` does.",
 )
 REST_BIND_ADDRESS = Option(
     "rest.bind-address",
     STRING,
     default="127.0.0.1",
-    doc="The address that the API and the page listen on. On any other address than loopback, every request needs "
-    "the token.",
+    doc="The address on which the REST API and the web page are served. On any other address than loopback, every "
+    "request needs the token.",
 )
 REST_PORT = Option(
     "rest.port",
@@ -320,7 +321,7 @@ REST_PORT = Option(
     default=8081,
     minimum=0,
     maximum=65535,
-    doc="The port of the API and the page. 0, or a port that is taken, means any free port.",
+    doc="The port of the REST API and the web page. 0, or a port that is in use, means any free port.",
 )
 REST_TOKEN = Option(
     "rest.token",
@@ -331,20 +332,20 @@ REST_TOKEN = Option(
 ARCHIVE_FOLDER = Option(
     "jobmanager.archive.fs.dir",
     STRING,
-    doc="The folder in which every job leaves its event log, on any file system that Spark can write to. If unset, "
-    "jobs leave none.",
+    doc="The folder to which every job writes its event log, on any file system that Spark can write to. If unset, "
+    "there are no event logs.",
 )
 RETAINED_TTL = Option(
     "historyserver.archive.retained-ttl",
     DURATION,
-    doc="How long the event log of a job is kept after its last line. If unset, logs are kept for ever.",
+    doc="How long the event log of a job is kept after its last line. If unset, logs are kept forever.",
 )
 RETAINED_SIZE = Option(
     "historyserver.archive.retained-size",
     SIZE,
     minimum=0,
-    doc="How many bytes the event logs of a folder may have in all; the oldest are removed first. If unset, any "
-    "number.",
+    doc="How many bytes the event logs of a folder may have in total; the oldest are removed first. If unset, there is "
+    "no limit.",
 )
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

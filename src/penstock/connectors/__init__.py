@@ -27,7 +27,8 @@ from penstock.connectors.files.partition_commit import CommittedPartition, Parti
 from penstock.connectors.http.sink import HttpSink
 from penstock.connectors.iceberg.iceberg import IcebergSink, IcebergSource
 from penstock.connectors.jdbc import JdbcSink, JdbcSource
-from penstock.connectors.kafka import KafkaSink, KafkaSource
+from penstock.connectors.kafka.sink import KafkaSink
+from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.tables.tables import TableSink
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Decisions: what was chosen, from which figures and why, and what came of it."""
+"""Decisions: what was chosen, based on which figures, for which reason, and with which outcome."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.units import show_bytes, show_count
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+MISS_FACTOR = 2.0
+"""An estimate that is wrong by this factor or more is a miss.
 
-MISS = 2.0
-"""An estimate that is wrong by this factor is a miss.
-
-A smaller error would not have changed the decision: a task that reads twice or half the volume runs about as well, and
-Spark's own sizes of compressed columns are off by as much.
+A smaller error seldom changes a decision: a task that reads twice or half the volume runs about as well, and Spark's
+estimates of compressed columns are also wrong by up to this factor.
 """
 _NEGLIGIBLE = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
-"""Values up to this fit one task and do not affect decisions: no miss if estimate and actual value are both below."""
+"""An estimate is not a miss if it and the actual value are at most this value: the difference changes little."""
 
-_LARGE = 10
-"""Larger factors are shown without decimal places."""
+_MIN_WHOLE_FACTOR = 10
+"""Factors from this one on are shown without decimal places."""
 
 
 class Unit(StrEnum):
@@ -32,7 +30,7 @@ class Unit(StrEnum):
     FRACTION = "fraction"
 
     def show(self, number: float) -> str:
-        """Return a number of this unit as text for users.
+        """Return a number of this unit as text.
 
         >>> Unit.FRACTION.show(0.125), Unit.BYTES.show(3 << 20)
         ('12.5%', '3.0 MiB')
@@ -48,7 +46,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure that a decision was based on before it could be measured.
+    """An estimated figure that a decision is based on, compared with the actual value later.
 
     Parameters
     ----------
@@ -87,12 +85,12 @@ class Estimate:
             return None
         if self.is_most and self.actual <= self.estimated:
             return None
-        low, high = sorted((self.estimated, self.actual))
-        factor = high / max(low, 0.001 if self.unit is Unit.FRACTION else 1)
+        smaller, larger = sorted((self.estimated, self.actual))
+        factor = larger / max(smaller, 0.001 if self.unit is Unit.FRACTION else 1)
         crosses_limit = self.limit is not None and (self.estimated <= self.limit) != (self.actual <= self.limit)
-        if factor < MISS and not crosses_limit:
+        if factor < MISS_FACTOR and not crosses_limit:
             return None
-        return round(factor, 1 if factor < _LARGE else None)
+        return round(factor, 1 if factor < _MIN_WHOLE_FACTOR else None)
 
     def __str__(self) -> str:
         most = "at most " if self.is_most else ""
@@ -124,7 +122,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class EstimateRecord:
-    """An estimate as event logs contain it; `text` has both figures."""
+    """An estimate in an event log; `text` describes the estimated and the actual value."""
 
     what: str
     unit: str
@@ -145,7 +143,7 @@ class EstimateRecord:
 
     @property
     def error_text(self) -> str:
-        """The error of a miss as text, such as "33 times"; empty if it is not a miss."""
+        """The error of a miss as text, such as "33 times" or "actual 0"; empty if it is not a miss."""
         if self.missed_by is None:
             return ""
         if not self.actual:
@@ -154,7 +152,7 @@ class EstimateRecord:
 
     @property
     def severity(self) -> tuple[bool, float]:
-        """Sort key of a miss, larger if it is worse; misses without a factor (actual or estimated 0) are the worst."""
+        """Sort key of a miss, larger if it is worse; misses without a factor (a value is 0) are the worst."""
         if self.actual and self.estimated:
             return False, self.missed_by or 0.0
         return True, max(self.estimated, self.actual or 0.0)

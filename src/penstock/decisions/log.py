@@ -1,10 +1,11 @@
-"""Decisions of a job: what was chosen, from which figures and why, for the log, `explain`, the API and the page."""
+"""The decisions of a job, which the log, `explain`, the REST API and the web page show."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,15 +16,13 @@ from penstock.base.units import show_count
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from penstock.decisions.estimates import Estimate
 
 log = logging.getLogger("penstock")
 
 
 class DecisionKind(StrEnum):
-    """What a decision is about."""
+    """The kind of a decision: what it decides."""
 
     SOURCE_PARALLELISM = "source parallelism"
     VERTEX_PARALLELISM = "vertex parallelism"
@@ -74,7 +73,7 @@ class NodeRef:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """The ids of the operators it refers to."""
+        """The ids of the operators that it refers to."""
         return (self.id,)
 
 
@@ -103,7 +102,7 @@ class NameRef:
 
     name: str
     node_ids: tuple[int, ...] = ()
-    """The id of the operator with that name; empty if it is not unique."""
+    """The id of the operator with that name; empty if there is none, or if there are several."""
 
     def __str__(self) -> str:
         return self.name
@@ -115,7 +114,7 @@ class NameRef:
 
 
 Subject = NodeRef | VertexRef | NameRef
-"""What a decision is about; `str` gives its name in records."""
+"""What a decision is about; `str` returns its name in records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +134,10 @@ class Explanation:
     tables
         The tables that the decision is about.
     is_shown
-        Whether users see it. All decisions are recorded.
+        Whether users see the decision. All decisions are recorded.
     location
-        The start of the sentence if that names a location in the query, such as "orders join customer on o_custkey".
-        Equal decisions at several locations are merged.
+        The location in the query that the sentence starts with, such as "orders join customer on o_custkey"; may be
+        empty. Users see equal decisions at several locations as a single decision.
     """
 
     sentence: str
@@ -154,12 +153,15 @@ class Explanation:
 class Choice:
     """A choice that is not recorded yet; `DecisionLog.record` turns it into a decision.
 
+    >>> print(Choice(DecisionKind.VERTEX_PARALLELISM, NameRef("orders"), 4, "it has 64 MiB"))
+    orders: 4 tasks, as it has 64 MiB
+
     Parameters
     ----------
     chosen
         The number or alternative that was chosen.
     reason
-        The reason, as a sentence.
+        The reason, as a clause that follows "as".
     figures
         The numbers it is based on, in bytes unless the name says otherwise.
     explanation
@@ -189,12 +191,16 @@ class Choice:
 class Decision(Choice):
     """A recorded choice.
 
+    >>> choice = Choice(DecisionKind.EXCHANGE, NameRef("orders"), "no exchange", "it has 3 rows")
+    >>> print(DecisionLog().record(choice).id, choice)
+    0 orders: no exchange, as it has 3 rows
+
     Parameters
     ----------
     id
         Its number among the decisions of its job, from 0.
     outcome
-        What resulted from it, such as the number of tasks that ran; filled in later.
+        What the decision led to, such as the number of tasks that ran; filled in later.
     at
         Seconds since the epoch.
     """
@@ -205,7 +211,7 @@ class Decision(Choice):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The ids, in the stream graph, of the operators it is about; their vertex displays the decision."""
+        """The ids, in the stream graph, of its operators; the page of their vertex shows the decision."""
         return self.subject.node_ids
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,11 +243,11 @@ class DecisionListener(Protocol):
         """Handle a new decision."""
 
     def on_decision_settled(self, decision: Decision) -> None:
-        """Handle a decision whose outcome was updated."""
+        """Handle a decision whose outcome or estimate was updated."""
 
 
 class DecisionLog:
-    """The decisions of a job, in order; thread-safe. The listener is notified of each."""
+    """The decisions of a job, in order; thread-safe. The listener is notified of each decision and update."""
 
     def __init__(self, listener: DecisionListener | None = None) -> None:
         self._decisions: list[Decision] = []
@@ -267,7 +273,7 @@ class DecisionLog:
         return html_of_text(str(self))
 
     def record(self, choice: Choice) -> Decision:
-        """Record a choice as a decision, and write it to the log ``penstock``."""
+        """Record a choice as a decision, and log it by the logger ``penstock``."""
         with self._lock:
             values = (getattr(choice, field.name) for field in fields(Choice))
             decision = Decision(*values, id=len(self._decisions))
@@ -281,22 +287,22 @@ class DecisionLog:
 
     def settle(self, decision_id: int, **outcome: float | str | None) -> None:
         """Add values to the outcome of a decision, without those that are None."""
-        added = {name: value for name, value in outcome.items() if value is not None}
+        new_values = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
-            before = self._decisions[decision_id]
-            self._replace(replace(before, outcome={**before.outcome, **added}))
+            decision = self._decisions[decision_id]
+            self._replace(replace(decision, outcome={**decision.outcome, **new_values}))
 
     def compare(self, decision_id: int, actual: float | None, *, is_least: bool = False) -> None:
         """Add the actual value to the estimate of a decision; no effect without an estimate or if the value is None.
 
-        `is_least` says that the actual value may be larger than what was measured.
+        `is_least` says that `actual` is only a lower bound of the actual value.
         """
         with self._lock:
-            before = self._decisions[decision_id]
-            explanation = before.explanation
+            decision = self._decisions[decision_id]
+            explanation = decision.explanation
             if actual is not None and explanation is not None and explanation.estimate is not None:
                 estimate = explanation.estimate.with_actual(actual, is_least=is_least)
-                self._replace(replace(before, explanation=replace(explanation, estimate=estimate)))
+                self._replace(replace(decision, explanation=replace(explanation, estimate=estimate)))
 
     def _replace(self, decision: Decision) -> None:
         if decision != self._decisions[decision.id]:
@@ -319,10 +325,10 @@ class DecisionLog:
         because: str,
         applies_to: Callable[[Decision], bool] | None = None,
     ) -> None:
-        """Settle the decisions about an operator that could not be carried out, with what was done instead.
+        """Record a fallback: `instead` was done, in place of the decisions of a kind about an operator.
 
-        `because` is the reason, as a clause. `applies_to` selects among the decisions of the kind, None for all. If
-        there is none, the fallback is recorded as a decision of its own.
+        `because` is the reason, as a clause. `applies_to` selects from these decisions, None for all. If no decision is
+        selected, the fallback is recorded as a new decision.
         """
         replaced = [
             decision for decision in self.of(subject.node_ids, kind) if applies_to is None or applies_to(decision)

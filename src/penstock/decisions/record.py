@@ -1,31 +1,29 @@
-"""Decisions as event logs contain them, also those of older releases, and one-line summaries of jobs."""
+"""Decisions in event logs, also in those of older releases, and one-line summaries of jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.units import show_bytes, show_count
 from penstock.decisions.estimates import EstimateRecord
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision as event logs contain it, see `penstock.decisions.log.Decision` and `Explanation`.
+    """A decision in an event log; other fields are as in `Decision` and `Explanation` of `penstock.decisions.log`.
 
     Parameters
     ----------
     is_shown
-        Whether users see it; always so after a fallback or a missed estimate.
+        Whether users see the decision; true after a fallback or a missed estimate.
     instead, because
-        The fallback if the decision could not be carried out, and its reason; empty if it was carried out.
+        The fallback if the decision could not be carried out (`not_shuffled` is then None), and its reason; else empty.
     chunks
-        In how many chunks hot keys were computed, and their bytes, as text; empty if there were none.
+        The number of chunks in which hot keys were computed, and their bytes, as text; empty without chunks.
     values
-        The plain values, as the log contains them.
+        The plain values in the log, see `Decision.as_dict`.
     """
 
     id: int
@@ -47,11 +45,11 @@ class DecisionRecord:
 
     @classmethod
     def from_dict(cls, number: int, record: Mapping[str, Any]) -> DecisionRecord:
-        """Return a decision with its number in the job; logs of older releases lack values of `Decision.as_dict`."""
-        outcome, estimated = record["outcome"], record.get("estimate")
-        estimate = None if estimated is None else EstimateRecord.from_dict(estimated)
+        """Return a decision with its number in the job; older logs lack some values of `Decision.as_dict`."""
+        outcome, estimate_values = record["outcome"], record.get("estimate")
+        estimate = None if estimate_values is None else EstimateRecord.from_dict(estimate_values)
         instead = str(outcome.get("instead", ""))
-        missed = estimate is not None and estimate.missed_by is not None
+        is_missed = estimate is not None and estimate.missed_by is not None
         return cls(
             id=number,
             kind=record["kind"],
@@ -62,7 +60,7 @@ class DecisionRecord:
             estimate=estimate,
             not_shuffled=None if instead else record.get("not_shuffled"),
             tables=tuple(record.get("tables", ())),
-            is_shown=bool(record.get("shown", True)) or bool(instead) or missed,
+            is_shown=bool(record.get("shown", True)) or bool(instead) or is_missed,
             instead=instead,
             because=str(outcome.get("because", "")),
             chunks=_chunks_text(outcome),
@@ -72,26 +70,26 @@ class DecisionRecord:
         )
 
     def concerns(self, vertex_id: str, nodes: Iterable[str]) -> bool:
-        """Whether it is about a vertex or its operators; logs of older releases name only the vertex."""
+        """Whether the decision is about a vertex or its operators; logs of older releases name only the vertex."""
         if "nodes" in self.values:
             return not set(self.nodes).isdisjoint(nodes)
         return str(self.values["subject"]).startswith(f"{vertex_id} ")
 
     @property
     def sets_parallelism(self) -> bool:
-        """Whether it decides a number of tasks."""
+        """Whether the decision sets a number of tasks."""
         return self.kind.endswith("parallelism")
 
     @property
     def is_plain_parallelism(self) -> bool:
-        """Whether it only decides a number of tasks, without fallback or miss: the table of steps shows it already."""
+        """Whether it only sets a number of tasks, without fallback or miss: the table of steps shows this number."""
         return self.sets_parallelism and not (self.instead or self.is_missed)
 
     @property
     def merge_key(self) -> tuple[object, ...]:
-        """Key that is equal for decisions that differ only in their location."""
-        what = self.sentence.removeprefix(self.location)
-        return (self.kind, what, self.option, self.estimate, self.instead, self.because, self.chunks)
+        """A key that is equal for decisions whose texts differ only in their location."""
+        action = self.sentence.removeprefix(self.location)
+        return (self.kind, action, self.option, self.estimate, self.instead, self.because, self.chunks)
 
     @property
     def is_missed(self) -> bool:
@@ -136,8 +134,8 @@ def displayed_decisions(decisions: Iterable[DecisionRecord], *, with_parallelism
     return [_merged(group) for group in groups.values()]
 
 
-_LOCATIONS = 2
-"""Locations named in a merged decision; the pages of the steps show all of them."""
+_MAX_LOCATIONS = 2
+"""How many locations a merged decision names before "N more"; up to three are all named. Pages of steps show all."""
 
 
 def _merged(group: list[DecisionRecord]) -> DecisionRecord:
@@ -145,13 +143,13 @@ def _merged(group: list[DecisionRecord]) -> DecisionRecord:
     if len(locations) == 1:
         return first
     shown = locations
-    if len(locations) > _LOCATIONS + 1:
-        shown = [*locations[:_LOCATIONS], f"{len(locations) - _LOCATIONS} more"]
-    what = first.sentence.removeprefix(f"{first.location}: ")
+    if len(locations) > _MAX_LOCATIONS + 1:
+        shown = [*locations[:_MAX_LOCATIONS], f"{len(locations) - _MAX_LOCATIONS} more"]
+    action = first.sentence.removeprefix(f"{first.location}: ")
     sizes = [decision.not_shuffled for decision in group if decision.not_shuffled is not None]
     return replace(
         first,
-        sentence=f"{what}; in {len(locations)} places: {'; '.join(shown)}",
+        sentence=f"{action}; in {len(locations)} places: {'; '.join(shown)}",
         not_shuffled=sum(sizes) if sizes else None,
         tables=tuple(dict.fromkeys(table for decision in group for table in decision.tables)),
         nodes=tuple(dict.fromkeys(node for decision in group for node in decision.nodes)),
@@ -162,16 +160,19 @@ def _merged(group: list[DecisionRecord]) -> DecisionRecord:
 class JobSummary:
     """What Penstock did for a job.
 
+    >>> print(JobSummary(3 << 20, tasks=8, seconds=2.5, last_seconds=3.1, decisions=5, estimates=2, missed=1))
+    about 3.0 MiB not shuffled, 8 tasks, 2.5 s (last run 3.1 s), 1 of 2 estimates missed
+
     Parameters
     ----------
     not_shuffled
         The approximate bytes that were not shuffled because joins became broadcast joins at run time.
     last_seconds
-        The duration of the last run of the same name, None if there is none.
+        The duration in seconds of the previous run of a job with the same name, None if there is none.
     decisions
         The number of decisions that users see.
     estimates, missed
-        The number of estimates with an actual value, and the number of misses.
+        The number of different estimates with an actual value, and the number of misses among them.
     """
 
     not_shuffled: int

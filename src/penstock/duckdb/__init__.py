@@ -1,1 +1,1 @@
-"""Native execution by DuckDB: the only package that knows it."""
+"""Native execution by DuckDB: the only package that uses DuckDB."""

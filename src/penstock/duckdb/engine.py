@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from penstock.duckdb import failures
+from penstock.duckdb.failures import unavailable_reason
 from penstock.duckdb.parts import NativeParts
 from penstock.duckdb.query import NativePlan, native_plan
 from penstock.duckdb.worker.memory import machine_memory
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 _MEMORY_DIVISOR = 4
-"""DuckDB may use a quarter of the memory of the machine, besides the heap of Spark and the page cache."""
+"""DuckDB may use a quarter of the machine's memory; Spark's heap and the page cache need the rest."""
 
 
 class DuckDb:
@@ -26,26 +27,26 @@ class DuckDb:
 
     def is_installed(self) -> bool:
         """Whether the driver has the package ``duckdb``, in any release."""
-        return failures.is_installed()
+        return find_spec("duckdb") is not None
 
     def unavailable_reason(self, bridge: Bridge) -> str | None:
-        """Return why DuckDB cannot be used at all; None if no reason is recorded."""
-        return failures.unavailable_reason(bridge)
+        """Return why DuckDB cannot be used in this application, None if no reason has been detected."""
+        return unavailable_reason(bridge)
 
     def local_memory(self) -> int:
         """Return the bytes that DuckDB may use on this machine."""
         return machine_memory() // _MEMORY_DIVISOR
 
     def rewriter(self, memory: int) -> NativeParts:
-        """Return a rewriter for the plans of a vertex."""
+        """Return a rewriter for the plans of a vertex; DuckDB may use `memory` bytes in a task before it spills."""
         return NativeParts(memory)
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
-        """Return the condition that DuckDB computes an optimised plan completely, as a single query."""
+        """Return the test whether DuckDB computes an optimized plan completely, as a single query."""
         return QueryPredicate(bridge, bridge.helper("NativeQueries"))
 
     def query(self, plan: LogicalPlan) -> NativePlan | str:
-        """Return the parts of an optimised plan that DuckDB can compute, or why there are none."""
+        """Return the parts of an optimized plan that DuckDB can compute, or why it computes none."""
         return native_plan(plan)
 
 

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.worker.engine import UNSUPPORTED, unsupported_reason
-from penstock.duckdb.worker.errors import CHANGED, NOT_NATIVE
+from penstock.duckdb.worker.engine import NOT_NATIVE, UNSUPPORTED, unsupported_reason
+from penstock.duckdb.worker.files import FILE_CHANGED
 from penstock.spark.bridge.settings import is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.bridge.jvm import Bridge
 
-_PACKAGES = ("penstock", "duckdb", "pyarrow")
+_PACKAGES = ("penstock", "duckdb", "pyarrow")  # if an executor lacks one of them, it cannot run DuckDB
 _UNAVAILABLE: dict[str, str] = {}
-"""By application id, what is missing on its executors."""
-_REASON = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
+"""For each application id, why the executors of the application cannot run DuckDB."""
+_REASON_PATTERN = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
 _WORKER_ERRORS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure", NOT_NATIVE)
 """Parts of the error of a stage whose Python worker failed or was killed, alone or with its executor."""
 
 
-def is_installed() -> bool:
-    """Whether DuckDB is installed in the driver, in any release."""
-    return find_spec("duckdb") is not None
-
-
 def unavailable_reason(bridge: Bridge) -> str | None:
-    """Return why DuckDB cannot be used at all; None if no reason is recorded."""
-    if not is_installed():
+    """Return why DuckDB cannot be used in this application, None if no reason has been detected."""
+    if find_spec("duckdb") is None:
         return "the package duckdb is not installed"
     try:
         reason = unsupported_reason(version("duckdb"))
@@ -60,18 +54,18 @@ def fail_fast(bridge: Bridge) -> Iterator[None]:
 
 
 def failure_reason(bridge: Bridge, error: Exception) -> str | None:
-    """Return why DuckDB failed, if an error may come from a DuckDB worker; None if it does not.
+    """Return why DuckDB failed if an error may come from a DuckDB worker, None for other errors.
 
-    A missing or unsupported package is recorded for the whole application, so that no other part fails for it.
+    A missing or unsupported package is recorded for the whole application, so that no other part is tried.
     """
-    if not any(words in str(error) for words in _WORKER_ERRORS):
+    if not any(text in str(error) for text in _WORKER_ERRORS):
         return None
-    matches = [match for line in str(error).splitlines() if (match := _REASON.search(line)) is not None]
+    matches = [match for line in str(error).splitlines() if (match := _REASON_PATTERN.search(line)) is not None]
     reason = matches[-1][1].strip() if matches else "a Python worker failed"
-    is_lacking = any(f"No module named '{package}'" in reason for package in _PACKAGES)
-    if UNSUPPORTED in reason or is_lacking:
+    is_package_missing = any(f"No module named '{package}'" in reason for package in _PACKAGES)
+    if UNSUPPORTED in reason or is_package_missing:
         reason += " on an executor"
-        if is_lacking:
+        if is_package_missing:
             python = bridge.spark.sparkContext.pythonExec
             reason += f", whose Python is {python}: set PYSPARK_PYTHON to a Python that has penstock[native]"
         _UNAVAILABLE[bridge.application] = reason
@@ -79,12 +73,12 @@ def failure_reason(bridge: Bridge, error: Exception) -> str | None:
 
 
 def record_failure(bridge: Bridge, plan: Any, reason: str) -> None:
-    """Record that DuckDB failed for a plan, so that it is not tried again (``NativeFailures.java``)."""
-    if CHANGED not in reason:
+    """Record why DuckDB failed for a plan, so that DuckDB is not tried for it again (``NativeFailures.java``)."""
+    if FILE_CHANGED not in reason:  # the next query plans with the changed file
         bridge.helper("NativeFailures").record(plan, reason)
 
 
 def previous_failure_reason(bridge: Bridge, plan: Any) -> str | None:
-    """Return why DuckDB is not tried for a plan, None if it has not failed for an equal plan."""
+    """Return why DuckDB is not tried for a plan, None if no failure is recorded for an equal plan and its files."""
     reason = bridge.helper("NativeFailures").reason(plan)
     return None if reason is None else f"DuckDB failed on it before ({reason})"

@@ -1,37 +1,32 @@
-"""Properties of a part of a plan that DuckDB could compute, and the decision whether that pays off.
-
-See ``NativeParts.java``.
-"""
+"""Properties of a part of a plan (``NativeParts.java``), and whether DuckDB computes the part faster than Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.duckdb.worker.columns import Column
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 MAX_OUTPUT_RATIO = 0.1
-"""A part without an aggregate that returns rows (not columns) pays off up to this ratio of output to input rows.
+"""DuckDB pays off up to this ratio of output to input rows, for parts without aggregates whose output is not columnar.
 
-DuckDB saves some 60 ns per input row, and each output row costs some 400 ns more in Spark (TPC-H, scale 10).
+DuckDB saves about 60 ns per input row, and each output row costs Spark about 400 ns more (TPC-H, scale 10).
 """
 MIN_VALUES = 20_000_000
-"""Minimum number of values read: DuckDB saves some 8 ns per value, and costs a tenth of a second to start (TPC-DS)."""
-MIN_ROWS = 1_000_000
-"""Minimum number of rows read if they can leave as columns, which also speeds up the stage after the exchange."""
+"""Minimum number of values read: DuckDB saves about 8 ns per value, and starts in a tenth of a second (TPC-DS)."""
+MIN_SCATTERED_ROWS = 1_000_000
+"""Minimum number of rows read if the output can be exchanged as columns, which also speeds up the next stage."""
 MIN_INPUT_ROWS = 10_000
-"""Minimum number of exchanged rows that a task reads: starting costs some 30 ms."""
+"""Minimum number of exchanged rows that the largest task reads: starting DuckDB takes about 30 ms."""
 BYTES_PER_ROW = 8
-"""Written size of an exchanged row: about two compressed integers."""
+"""Estimated written size of an exchanged row: about two compressed integers."""
 MEMORY_FACTOR = 4
 """Size of exchanged columns in memory, relative to their written size (TPC-H: 2 to 4)."""
 MAX_JOINED_RATIO = 0.25
-"""Maximum number of rows that a task hashes per row that it reads: every task builds its own hash tables."""
+"""Maximum ratio of the rows that a task hashes to those that it reads: every task builds its own hash tables."""
 MIN_BATCH_ROWS = 100
-"""Minimum number of rows per subpartition of a task to leave as columns: a batch costs as much as some rows."""
+"""Minimum number of rows per task and subpartition for an exchange of columns: each batch has a fixed cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,85 +41,73 @@ class ScatterFacts:
 class PartFacts:
     """A part of a plan, and whether DuckDB can compute it.
 
-    Parameters
-    ----------
-    table
-        The table that the part reads; empty if it reads exchanged columns.
-    declined
-        Why Spark computes the part; None if DuckDB does.
-    sql
-        The DuckDB query; it reads the rows of the files as ``scan``.
-    read, columns
-        The columns read from the files, and the output columns.
-    calendar, folders
-        As in `penstock.duckdb.worker.files.Files`.
-    inputs
-        The columns of each input that was exchanged as columns.
-    keys
-        The numbers of the key sets that filter its rows (`key_rows`).
-    joined_rows
-        The total number of rows of the broadcast sides.
-    task_bytes
-        Upper bound of the written bytes of inputs that a task reads.
-    scatter
-        How its rows are exchanged directly afterwards, if they could leave as columns.
-    above
-        Why the operator above is not part of it, if it could be.
+    `table` is the table that the part reads; empty if it reads exchanged columns. `declined_reason` says why Spark
+    computes the part; None if DuckDB does.
+
+    `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
+    `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
+
+    The part joins `build_count` broadcast sides and the key sets `key_set_numbers` (for `key_rows`); these sides and
+    key sets have `joined_rows` rows in total. `max_task_bytes` is an upper bound of the written bytes of the inputs
+    that a task reads. `aggregates` says whether the part contains an aggregate. `scatter` is the hash exchange directly
+    above the part; None if its rows cannot be exchanged as columns. `above_reason` says why DuckDB cannot compute the
+    operator above; None if there is none or it is an exchange.
     """
 
     table: str
-    declined: str | None
+    declined_reason: str | None
     sql: str = field(default="", repr=False)
-    read: tuple[Column, ...] = field(default=(), repr=False)
+    read_columns: tuple[Column, ...] = field(default=(), repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
-    calendar: str = "CORRECTED"
-    folders: tuple[Column, ...] = field(default=(), repr=False)
+    rebase_mode: str = "CORRECTED"
+    partition_columns: tuple[Column, ...] = field(default=(), repr=False)
     inputs: tuple[tuple[Column, ...], ...] = ()
-    builds: int = 0
-    keys: tuple[int, ...] = ()
+    build_count: int = 0
+    key_set_numbers: tuple[int, ...] = ()
     joined_rows: int = 0
-    task_bytes: int = 0
+    max_task_bytes: int = 0
     aggregates: bool = False
     scatter: ScatterFacts | None = None
-    above: str | None = None
+    above_reason: str | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PartFacts:
         """Convert the facts of ``NativeParts.java``."""
-        if "declined" in facts:
-            return cls(facts["table"], facts["declined"])
+        if "declined_reason" in facts:
+            return cls(facts["table"], facts["declined_reason"])
         scatter = facts.get("scatter")
         typed = {
-            "read": typed_columns(facts["read"]),
-            "folders": typed_columns(facts["folders"]),
+            "read_columns": typed_columns(facts["read_columns"]),
+            "partition_columns": typed_columns(facts["partition_columns"]),
             "columns": typed_columns(facts["columns"]),
             "inputs": tuple(map(typed_columns, facts["inputs"])),
-            "keys": tuple(facts["keys"]),
+            "key_set_numbers": tuple(facts["key_set_numbers"]),
             "scatter": scatter and ScatterFacts(tuple(scatter["keys"]), scatter["subpartitions"]),
         }
-        return cls(declined=None, **{**facts, **typed})
+        return cls(declined_reason=None, **{**facts, **typed})
 
-    def too_small_reason(self, tasks: int, rows: int) -> str | None:
-        """Return why a part has too little work for DuckDB, None if it has enough; `rows` is the estimate per task."""
+    def too_small_reason(self, tasks: int, task_rows: int) -> str | None:
+        """Return why DuckDB's start, or a join in each task, costs too much; None if not. A task reads `task_rows`."""
         if self.inputs:
             minimum = MIN_INPUT_ROWS
         else:
-            minimum = MIN_ROWS if self.scatter is not None else MIN_VALUES // max(len(self.read), 1)
-        if tasks * rows < minimum:
-            return f"about {tasks * rows} rows are too few to make up for DuckDB's start-up cost"
-        if self.joined_rows > MAX_JOINED_RATIO * rows:
-            return f"each task would hash {self.joined_rows} rows to join them with {rows}"
+            minimum = MIN_SCATTERED_ROWS if self.scatter is not None else MIN_VALUES // max(len(self.read_columns), 1)
+        if tasks * task_rows < minimum:
+            return f"about {tasks * task_rows} rows are too few to make up for DuckDB's start-up cost"
+        if self.joined_rows > MAX_JOINED_RATIO * task_rows:
+            return f"each task would hash {self.joined_rows} rows to join them with {task_rows}"
         return None
 
     @property
-    def task_rows(self) -> int:
-        """Estimated lower bound of the rows of inputs that the largest task reads, from their written size."""
-        return self.task_bytes // BYTES_PER_ROW
+    def estimated_task_rows(self) -> int:
+        """The number of rows of inputs that the largest task reads, estimated from their written size."""
+        return self.max_task_bytes // BYTES_PER_ROW
 
     def memory_reason(self, memory: int) -> str | None:
-        """Return why a task cannot hold its inputs in the bytes that DuckDB may use, None if it can."""
-        if self.task_bytes * MEMORY_FACTOR > memory:
-            return f"a task would hold {self.task_bytes} bytes of input, about {MEMORY_FACTOR} times as much in memory"
+        """Return why a task's inputs do not fit into `memory` bytes, None if they do."""
+        if self.max_task_bytes * MEMORY_FACTOR > memory:
+            size = f"{self.max_task_bytes} bytes of input, about {MEMORY_FACTOR} times as much in memory"
+            return f"a task would hold {size}"
         return None
 
     def too_many_rows_reason(self, output_ratio: float) -> str | None:
@@ -132,13 +115,13 @@ class PartFacts:
         if self.aggregates or output_ratio <= MAX_OUTPUT_RATIO:
             return None
         reason = f"{output_ratio:.0%} of the rows remain, and returning them to Spark would cost more than DuckDB saves"
-        return reason if self.above is None else f"{self.above}: {reason}"
+        return reason if self.above_reason is None else f"{self.above_reason}: {reason}"
 
-    def leaves_as_columns(self, rows: float) -> bool:
-        """Whether the output leaves as columns if each task returns this many rows."""
-        return self.scatter is not None and rows >= MIN_BATCH_ROWS * self.scatter.subpartitions
+    def is_exchanged_as_columns(self, task_rows: float) -> bool:
+        """Whether the output is exchanged as columns if each task returns this number of rows."""
+        return self.scatter is not None and task_rows >= MIN_BATCH_ROWS * self.scatter.subpartitions
 
 
 def typed_columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:
-    """Return the columns of a part by the facts of the JVM."""
+    """Convert columns that ``NativeParts.java`` describes."""
     return tuple(Column(**fields) for fields in facts)

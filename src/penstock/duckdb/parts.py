@@ -1,14 +1,15 @@
 """Parts of a physical plan that DuckDB computes in Spark's Python workers (``NativeParts.java``).
 
 A part is a scan of Parquet files, or of rows that were exchanged as columns, together with the filters, projections,
-joins and aggregates directly above. It becomes a ``MapInArrowExec``. Its input rows are either the file ranges of each
-task, the same as those of Spark's own scan, or serialized batches of columns.
+joins and aggregates directly above it. The part becomes a ``MapInArrowExec``. Its input rows are either the file ranges
+of each task, which are the same as in Spark's own scan, or serialized batches of columns.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,11 @@ from penstock.duckdb.failures import (
 )
 from penstock.duckdb.operators import RowCounters, exchange_columns, native_operator
 from penstock.duckdb.part_facts import PartFacts
-from penstock.duckdb.worker.errors import NOT_NATIVE, NotNativeError
+from penstock.duckdb.worker.engine import NOT_NATIVE, NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
 from penstock.duckdb.worker.sample import sample_row_groups
 from penstock.duckdb.worker.scatter import Scatter, routing_numbers
-from penstock.duckdb.worker.worker import NativeStep
+from penstock.duckdb.worker.worker import PartFunction
 from penstock.errors import first_line
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import PhysicalPlan
@@ -33,8 +34,6 @@ from penstock.spark.bridge.jvm import children, class_name
 from penstock.spark.run.key_rows import broadcast_table, key_rows
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pyspark.core.broadcast import Broadcast
 
     from penstock.spark.bridge.handles import Session
@@ -43,42 +42,36 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.native")
 
 _SAMPLED_ROW_GROUPS = 3
-"""Several, as tables are often sorted by time, so all rows of a row group may be similar."""
+"""More than a single row group: tables are often sorted by time, so the rows of a row group may be similar."""
 
 
 @dataclass(slots=True)
 class NativeParts:
     """Replaces parts of the physical plans of a vertex by DuckDB operators.
 
-    `memory` is the number of bytes that DuckDB may use in a task before it spills.
-
-    Attributes
-    ----------
-    fragments
-        The parts of the latest plan.
-    failure
-        Why Spark computes all parts, None if DuckDB may be used.
+    `memory` is the number of bytes that DuckDB may use in a task before it spills. `fragments` are the parts of the
+    latest plan. `failure` says why Spark computes all parts; None if DuckDB may be used.
     """
 
     memory: int
     fragments: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
     _counters: list[RowCounters] = field(default_factory=list, repr=False)
-    _failed: list[Any] = field(default_factory=list, repr=False)
+    _failed_roots: list[Any] = field(default_factory=list, repr=False)
 
     @property
     def is_used(self) -> bool:
         """Whether DuckDB computes at least one part."""
-        return self.failure is None and any(part.declined is None for part in self.fragments)
+        return self.failure is None and any(part.declined_reason is None for part in self.fragments)
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Replace the parts that DuckDB computes in a physical plan that has no exchanges yet."""
+        """Replace the parts that DuckDB computes in a physical plan before Spark adds exchanges to it."""
         if self.failure is not None:
             return plan
         try:
             return PhysicalPlan(session._bridge, self._rewrite(session, plan._handle))
         except Exception as error:  # Spark can run its own plan
-            log.exception("no part can be computed by DuckDB")
+            log.exception("the search for parts that DuckDB can compute failed; Spark computes all")
             self.failure = first_line(error)
             return plan
 
@@ -92,69 +85,69 @@ class NativeParts:
         self._counters.clear()
         replaced, replacements = [], []
         for index, part in enumerate(self.fragments):
-            if part.declined is not None:
+            if part.declined_reason is not None:
                 continue
-            node, exchange = answer.handle(2 * index), answer.handle(2 * index + 1)
-            step = self._step(session, node, part)
-            if isinstance(step, str):
-                self.fragments[index] = replace(part, declined=step)
+            root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)
+            function = self._function(session, root, part)
+            if isinstance(function, str):
+                self.fragments[index] = replace(part, declined_reason=function)
                 continue
-            self._counters.append(RowCounters(bridge, node))
-            operator = native_operator(session, node, part, step, self._counters[-1])
-            if part.scatter is None or step.scatter is None:
-                replaced.append(node)
+            self._counters.append(RowCounters(bridge, root))
+            operator = native_operator(session, root, part, function, self._counters[-1])
+            if part.scatter is None or function.scatter is None:
+                replaced.append(root)
                 replacements.append(operator)
             else:
-                replaced.append(exchange)
-                replacements.append(exchange_columns(session, exchange, node, part.scatter, operator))
-        return bridge.helper("NativeParts").replaced(plan, replaced, replacements) if replaced else plan
+                replaced.append(root_or_exchange)
+                replacements.append(exchange_columns(session, root_or_exchange, root, part.scatter, operator))
+        return bridge.helper("NativeParts").withParts(plan, replaced, replacements) if replaced else plan
 
-    def _step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        """Return the computation of a part, or why Spark must compute it."""
+    def _function(self, session: Session, root: Any, part: PartFacts) -> PartFunction | str:
+        """Return the function that computes a part in the workers, or why Spark must compute the part."""
         try:
-            return self._input_step(session, node, part) if part.inputs else self._file_step(session, node, part)
+            return (self._input_function if part.inputs else self._file_function)(session, root, part)
         except NotNativeError as error:
             return str(error).removeprefix(NOT_NATIVE)
         except Exception as error:  # other parts may still be computed
-            log.warning("a part cannot be computed by DuckDB", exc_info=True)
+            log.warning("a part cannot be prepared for DuckDB; Spark computes it", exc_info=True)
             return first_line(error)
 
-    def _input_step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        reason = part.memory_reason(self.memory) or part.too_small_reason(1, part.task_rows)
+    def _input_function(self, session: Session, root: Any, part: PartFacts) -> PartFunction | str:
+        reason = part.memory_reason(self.memory) or part.too_small_reason(1, part.estimated_task_rows)
         if reason is not None:
             return reason
-        step = NativeStep(part.sql, part.columns, self.memory, inputs=part.inputs, tables=_tables(session, node, part))
-        return replace(step, scatter=_scatter(part, part.task_rows))
+        tables, scatter = _tables(session, root, part), _scatter(part, part.estimated_task_rows)
+        return PartFunction(part.sql, part.columns, self.memory, inputs=part.inputs, tables=tables, scatter=scatter)
 
-    def _file_step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        previous_failure = previous_failure_reason(session._bridge, node)
+    def _file_function(self, session: Session, root: Any, part: PartFacts) -> PartFunction | str:
+        previous_failure = previous_failure_reason(session._bridge, root)
         if previous_failure is not None:
             return previous_failure
-        facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED_ROW_GROUPS))
+        facts = json.loads(session._bridge.helper("NativeParts").sample(root, _SAMPLED_ROW_GROUPS))
         sample = sample_row_groups([FileRange(**fields) for fields in facts["files"]], facts["task_bytes"])
-        reason = part.too_small_reason(facts["tasks"], sample.task)
+        reason = part.too_small_reason(facts["tasks"], sample.task_rows)
         if reason is not None:
             return reason
-        files, tables = Files(part.read, part.calendar, part.folders), _tables(session, node, part)
-        step = NativeStep(part.sql, part.columns, self.memory, files, tables=tables)
-        if part.aggregates and part.scatter is None:
-            return step
-        output_ratio = sample.output_ratio(step)
+        files, tables = Files(part.read_columns, part.rebase_mode, part.partition_columns), _tables(session, root, part)
+        function = PartFunction(part.sql, part.columns, self.memory, files, tables=tables)
+        if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
+            return function
+        output_ratio = sample.output_ratio(function)
         for table in tables.values():
-            table.__dict__.pop("_value", None)  # release what the sample has loaded in the driver
-        scatter = _scatter(part, output_ratio * sample.task)
-        return replace(step, scatter=scatter) if scatter else part.too_many_rows_reason(output_ratio) or step
+            table.__dict__.pop("_value", None)  # release the copy that the sample has loaded into the driver
+        scatter = _scatter(part, output_ratio * sample.task_rows)
+        return replace(function, scatter=scatter) if scatter else part.too_many_rows_reason(output_ratio) or function
 
     def report_rows(self, bridge: Bridge) -> None:
-        """Report the rows that DuckDB has read to the plan that has run, and record its failures.
+        """Add the rows that DuckDB has read to the metrics of the executed plan, and record failures.
 
         A failure is recorded only here, after Spark has computed the same parts: if a user's function was the cause,
         Spark fails, too.
         """
         for counters in self._counters:
             counters.report()
-        for node in self._failed:
-            record_failure(bridge, node, str(self.failure))
+        for root in self._failed_roots:
+            record_failure(bridge, root, str(self.failure))
 
     def close(self) -> None:
         """Release the row counters."""
@@ -163,10 +156,9 @@ class NativeParts:
 
     @property
     def rows_returned(self) -> int | None:
-        """The number of rows that DuckDB has returned to the exchange of the plan that has run.
+        """The number of rows that DuckDB has returned to the exchange of the executed plan.
 
-        None if several parts or none were computed, and if the count is 0: counts of Python workers can be lost, so 0
-        is not reliable.
+        None if DuckDB has not computed exactly one part, or if the count is 0: counts of Python workers can be lost.
         """
         return self._counters[0].returned.value or None if len(self._counters) == 1 else None
 
@@ -175,7 +167,7 @@ class NativeParts:
         return fail_fast(bridge)
 
     def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
-        """Let Spark compute all parts from now on if an error may come from a worker of a part; return whether it may.
+        """Let Spark compute all parts if an error may come from a DuckDB worker; return whether it may.
 
         If a user's function has raised the error, Spark will raise it again.
         """
@@ -183,22 +175,23 @@ class NativeParts:
         if reason is None:
             return False
         self.failure = reason
-        log.warning("Spark computes what DuckDB could not: %s", self.failure)
-        self._failed = [counters.part for counters in self._counters]
+        log.warning("DuckDB failed, so Spark computes the rows: %s", self.failure)
+        self._failed_roots = [counters.root for counters in self._counters]
         return True
 
-    def declines_last_stage(self, above: PhysicalPlan) -> bool:
-        """Let Spark compute all parts if the last stage has a part: it could not be replaced after a failure."""
-        if not self.is_used or not _has_part(above._handle):
+    def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
+        """Let Spark compute all parts if the last stage has a part, which has no fallback; return whether it has."""
+        if not self.is_used or not _has_part(final_plan._handle):
             return False
         self.failure = "the step ends without an exchange"
         return True
 
 
-def _tables(session: Session, node: Any, part: PartFacts) -> dict[str, Broadcast[bytes]]:
+def _tables(session: Session, root: Any, part: PartFacts) -> dict[str, Broadcast[bytes]]:
+    """Broadcast the build sides and key sets that a part joins; return them by their names in its query."""
     bridge = session._bridge
-    tables = {f"build_{number}": _broadcast_build(bridge, node, number) for number in range(part.builds)}
-    for number in part.keys:
+    tables = {f"build_{number}": _broadcast_build(bridge, root, number) for number in range(part.build_count)}
+    for number in part.key_set_numbers:
         keys = key_rows(number)
         if keys is None:
             raise NotNativeError("the keys of the semi-join have been released")
@@ -206,19 +199,21 @@ def _tables(session: Session, node: Any, part: PartFacts) -> dict[str, Broadcast
     return tables
 
 
-def _broadcast_build(bridge: Bridge, leaf: Any, number: int) -> Broadcast[bytes]:
-    """Broadcast a join side of a leaf (``HashedRelation``, ``ArrowConverters.toBatchWithSchemaIterator``)."""
-    return broadcast_table(bridge, lambda path: bridge.helper("NativeParts").writeBuild(leaf, number, path))
+def _broadcast_build(bridge: Bridge, root: Any, number: int) -> Broadcast[bytes]:
+    """Broadcast the rows of a part's build side as an Arrow stream (``RelationRows.java``)."""
+    return broadcast_table(bridge, lambda path: bridge.helper("NativeParts").writeBuild(root, number, path))
 
 
-def _scatter(part: PartFacts, rows: float) -> Scatter | None:
-    """Return how the output leaves as columns if each task returns this many rows, None if it leaves as rows."""
-    if part.scatter is None or not part.leaves_as_columns(rows):
+def _scatter(part: PartFacts, task_rows: float) -> Scatter | None:
+    """Return the scatter of a part's output if each task returns `task_rows`, None if Spark exchanges the rows."""
+    if part.scatter is None or not part.is_exchanged_as_columns(task_rows):
         return None
     return Scatter(part.scatter.keys, routing_numbers(part.scatter.subpartitions))
 
 
 def _has_part(plan: Any) -> bool:
-    if class_name(plan) in {"MapInArrowExec", "PythonMapInArrowExec"} and NativeStep.__name__ in str(plan.func()):
+    """Whether DuckDB computes a part of the last stage of a plan."""
+    maps_batches = class_name(plan) in {"MapInArrowExec", "PythonMapInArrowExec"}
+    if maps_batches and str(plan.func()).startswith(f"{PartFunction.__name__}("):
         return True
     return class_name(plan) != "ShuffleQueryStageExec" and any(map(_has_part, children(plan)))

@@ -1,7 +1,7 @@
 """Queries that DuckDB computes, completely or mostly, in a single task (``NativeQueries.java``).
 
-Each part of an optimised plan for which Spark would exchange rows becomes a DuckDB query. Spark computes the rest
-above them, which is cheap: a sort, a limit, a function that DuckDB lacks.
+A part of an optimized plan becomes a DuckDB query if Spark would exchange rows for it. Spark computes the operators
+above the parts, which are usually cheap: a sort, a limit, a function that DuckDB lacks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from penstock.duckdb.failures import fail_fast, failure_reason, previous_failure_reason, record_failure
 from penstock.duckdb.operators import map_in_arrow, wire_ddl
 from penstock.duckdb.part_facts import typed_columns
-from penstock.duckdb.worker.errors import NOT_NATIVE, NotNativeError
+from penstock.duckdb.worker.engine import NOT_NATIVE, NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
-from penstock.duckdb.worker.query import NamedResult, NativeQueryStep, Table
+from penstock.duckdb.worker.query import NamedResult, QueryFunction, Table
 from penstock.errors import first_line
 from penstock.sizing.coverage import check_rows
 from penstock.spark.bridge import answers
@@ -31,37 +31,28 @@ log = logging.getLogger("penstock.native")
 _SUBPARTITIONS = 8
 """Number of subpartitions of a large result, so that the Spark operators above it run in several tasks."""
 _SINGLE_TASK_BYTES = 16 << 20
-"""Size of a result that a single task reads, without an exchange above it. Spark's advisory size of 64 MiB applies to
-rows that are compressed less."""
+"""Up to this size, a single task reads a result, so the operators above need no exchange. Spark's advisory size of 64
+MiB applies to rows that are compressed less."""
 _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 """Parts of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """An optimised plan and the parts of it that DuckDB can compute.
+    """An optimized plan and the parts of it that DuckDB can compute; see also `penstock.engine.interface.EngineQuery`.
 
-    Parameters
-    ----------
-    rest_reasons
-        Why Spark must compute the operators above the parts.
-    rest_in_bytes
-        Spark's estimated size of the tables and other leaves that no part reads.
-    rest_may_fail
-        Whether the operators that Spark computes may raise an error.
-    has_late_values
-        Whether Spark computes values of a part's rows, which may fail, only above a filter or join that removes rows.
-    _searched, _subplans
-        The plan that was searched, and the subplans of it that the parts replace.
+    `has_late_values` says whether Spark computes values that may fail, but not for the rows of a part that a filter or
+    join above drops. `_normalized` is the normalized plan (``NativeNormalization.java``), and the parts replace its
+    subplans `_subplans`.
     """
 
     plan: LogicalPlan
-    parts: tuple[NativeQueryStep, ...]
+    parts: tuple[QueryFunction, ...]
     rest_reasons: tuple[str, ...]
-    rest_in_bytes: int
+    rest_size_in_bytes: int
     rest_may_fail: bool
     has_late_values: bool
-    _searched: Any
+    _normalized: Any
     _subplans: tuple[Any, ...]
 
     @property
@@ -80,11 +71,9 @@ class NativePlan:
         return sorted({table.name for part in self.parts for table in part.tables})
 
     def rows(self, memory: int, threads: int, *, is_checked: bool = False) -> LogicalPlan | str:
-        """Compute the parts; return a leaf with the rows of the whole query, whose last stage has not run.
+        """Compute the parts; see `penstock.engine.interface.EngineQuery.rows`.
 
-        If DuckDB fails, return the reason. `memory` is the number of bytes that DuckDB may use before it spills.
-        `is_checked` says whether to verify the number of exchanged rows of each part and their subpartitions. Raises
-        `VerificationError` if a verification fails.
+        `is_checked` says whether to verify the number of rows of each part, and the subpartitions of these rows.
         """
         bridge, leaves = self.plan._bridge, []
         for part, subplan in zip(self.parts, self._subplans, strict=True):
@@ -94,27 +83,27 @@ class NativePlan:
                 reason = failure_reason(bridge, error)
                 if reason is None:
                     raise
-                log.warning("Spark computes what DuckDB could not: %s", reason)
+                log.warning("DuckDB failed, so Spark computes the rows: %s", reason)
                 record_failure(bridge, subplan, reason)
                 return reason
             leaves.append(leaf._handle)
-        plan = bridge.helper("NativeQueries").withParts(self._searched, list(self._subplans), leaves)
-        # Common subexpressions are not computed early, before a filter or join removes rows.
-        early = {"spark.sql.subexpressionElimination.enabled": "false"}
-        return exchange.spark_rows(
-            LogicalPlan(bridge, plan), clone_with(bridge.session, early) if self.has_late_values else None
+        plan = bridge.helper("NativeQueries").withParts(self._normalized, list(self._subplans), leaves)
+        # Spark would compute common subexpressions early, before a filter or join removes rows.
+        settings = {"spark.sql.subexpressionElimination.enabled": "false"}
+        return exchange.run_in_plain_spark(
+            LogicalPlan(bridge, plan), clone_with(bridge.session, settings) if self.has_late_values else None
         )
 
     def _compute(
-        self, part: NativeQueryStep, subplan: LogicalPlan, memory: int, threads: int, *, is_checked: bool
+        self, part: QueryFunction, subplan: LogicalPlan, memory: int, threads: int, *, is_checked: bool
     ) -> LogicalPlan:
         """Compute a part in a Spark job; return a leaf that reads its materialized rows and replaces `subplan`."""
         bridge, session = subplan._bridge, subplan._bridge.session
         if not is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
             session = clone_with(session, {"spark.sql.adaptive.enabled": "true"})
-        step = replace(part, memory=memory, threads=threads)
-        source = map_in_arrow(bridge.spark.range(0, 1, 1, 1), step, wire_ddl(part.columns))
-        output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(source, subplan.output))
+        function = replace(part, memory=memory, threads=threads)
+        wire_rows = map_in_arrow(bridge.spark.range(0, 1, 1, 1), function, wire_ddl(part.columns))
+        output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(wire_rows, subplan.output))
         key = bridge.helper("NativeQueries").hashableColumn(subplan.output)
         exchanged = output.rebalanced(1) if key is None else output.hashed_by([Expression(bridge, key)], _SUBPARTITIONS)
         with fail_fast(bridge):
@@ -128,45 +117,45 @@ class NativePlan:
             if spark_layout is not None:
                 rows = verification.check_layout(rows, spark_layout, subplan.output, subject)
             check_rows(subject, result.exact_rows, verification.count_rows(rows))
-        # All values of a broadcast join side are computed. The estimate makes Spark broadcast the same side as without
-        # DuckDB.
+        # Spark computes all values of a broadcast join side, and each may fail. With its own estimate, Spark broadcasts
+        # the same side as without DuckDB.
         statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else result.statistics
-        layout = layouts.shareable(spark_layout)
+        layout = layouts.as_shareable(spark_layout)
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)
 
 
 def native_plan(plan: LogicalPlan) -> NativePlan | str:
-    """Return the parts of an optimised plan that DuckDB can compute, or why there are none."""
+    """Return the parts of an optimized plan that DuckDB can compute, or why it computes none."""
     bridge = plan._bridge
     try:
         answer = bridge.helper("NativeQueries").find(plan._handle, bridge.session)
         facts = answers.facts(answer)
         parts = tuple(map(_part, facts["parts"]))
-        reasons = tuple(dict.fromkeys(facts["why"]))
+        reasons = tuple(dict.fromkeys(facts["declined_reasons"]))
         if not parts:
             return f"it has {reasons[0]}" if reasons else "Spark exchanges no rows for it"
         for part in parts:
             for table in part.tables:
-                table.check()
+                table.rows_query()  # raises if a file cannot be read
     except NotNativeError as error:
         return str(error).removeprefix(NOT_NATIVE)
     except Exception as error:  # Spark can compute the query
         log.warning("the search for parts that DuckDB can compute failed; Spark computes the query", exc_info=True)
-        return f"looking for what it can compute failed: {first_line(error)}"
+        return f"the search for parts that it can compute failed: {first_line(error)}"
     subplans = tuple(answer.handle(1 + number) for number in range(len(parts)))
-    previous = (previous_failure_reason(bridge, subplan) for subplan in subplans)
-    failures = [reason for reason in previous if reason is not None]
+    failure_reasons = (previous_failure_reason(bridge, subplan) for subplan in subplans)
+    failures = [reason for reason in failure_reasons if reason is not None]
     if failures:
         return failures[0]
-    rest = facts["rest"], facts["rest_may_fail"], facts["has_late_values"]
-    return NativePlan(plan, parts, reasons, *rest, answer.handle(0), subplans)
+    rest_facts = facts["rest_size_in_bytes"], facts["rest_may_fail"], facts["has_late_values"]
+    return NativePlan(plan, parts, reasons, *rest_facts, answer.handle(0), subplans)
 
 
-def _part(facts: dict[str, Any]) -> NativeQueryStep:
+def _part(facts: dict[str, Any]) -> QueryFunction:
     results = tuple(NamedResult(*fields) for fields in facts["results"])
-    return NativeQueryStep(facts["sql"], results, typed_columns(facts["columns"]), tuple(map(_table, facts["tables"])))
+    return QueryFunction(facts["sql"], results, typed_columns(facts["columns"]), tuple(map(_table, facts["tables"])))
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    files = Files(typed_columns(facts["read"]), facts["calendar"], typed_columns(facts["folders"]))
+    files = Files(typed_columns(facts["read_columns"]), facts["rebase_mode"], typed_columns(facts["partition_columns"]))
     return Table(facts["name"], files, tuple(FileRange(**fields) for fields in facts["files"]))

@@ -1,35 +1,34 @@
-"""What a native engine implements.
+"""The protocols that a native engine implements.
 
 An engine computes two kinds of work: fragments of a vertex's physical plan (`FragmentRewriter`), in the tasks that
-Spark would run, and complete queries, in a single task (`EngineQuery`). Its rows must equal those of Spark, and so must
-its errors: it declines whatever it cannot prove equal, and if it fails at run time, Spark computes the same rows.
+Spark would run, and queries, except for a *rest* of operators, in a single task (`EngineQuery`). An engine must return
+the rows and errors of Spark, and decline what it cannot prove to be equal. If it fails, Spark computes the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark.run.stage_rewriter import StageRewriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.spark.bridge.jvm import Bridge
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.run.query_hook import QueryPredicate
 
 
 class Fragment(Protocol):
-    """A part of a plan that an engine has considered."""
+    """A part of a plan that an engine has computed or declined."""
 
     @property
     def table(self) -> str:
-        """The table that it reads; empty if it reads exchanged rows."""
+        """The table that the fragment reads; empty if it reads exchanged rows."""
 
     @property
-    def declined(self) -> str | None:
-        """Why Spark computes it; None if the engine does."""
+    def declined_reason(self) -> str | None:
+        """Why Spark computes the fragment, None if the engine does."""
 
 
 class FragmentRewriter(StageRewriter, Protocol):
@@ -44,15 +43,15 @@ class FragmentRewriter(StageRewriter, Protocol):
         """Why Spark computes all fragments, None if the engine may be used."""
 
     def close(self) -> None:
-        """Release what the fragments hold; the vertex has run."""
+        """Release the resources of the fragments after the vertex has run."""
 
 
 class EngineQuery(Protocol):
-    """An optimised query of which the engine computes most, and Spark the rest above it."""
+    """An optimized query whose parts the engine computes, and Spark the operators above them, the *rest*."""
 
     @property
     def plan(self) -> LogicalPlan:
-        """The optimised plan."""
+        """The optimized plan."""
 
     @property
     def tables(self) -> Sequence[str]:
@@ -68,22 +67,22 @@ class EngineQuery(Protocol):
 
     @property
     def rest_reasons(self) -> Sequence[str]:
-        """Why Spark must compute the operators above; empty if there are none."""
+        """Why Spark must compute the operators of the rest; empty if there is no rest."""
 
     @property
-    def rest_in_bytes(self) -> int:
-        """Spark's estimated size of the tables that Spark would have to read."""
+    def rest_size_in_bytes(self) -> int:
+        """Spark's estimated size of the tables that the engine does not read."""
 
     @property
     def rest_may_fail(self) -> bool:
-        """Whether the operators that Spark computes may raise an error."""
+        """Whether the operators of the rest may raise an error."""
 
     def rows(self, memory: int, threads: int, *, is_checked: bool = False) -> LogicalPlan | str:
-        """Compute the query; return a leaf with its rows, whose last stage has not run, or why the engine failed.
+        """Compute the query; return a plan of its rows, whose last stage has not run, or why the engine failed.
 
         Raises `VerificationError` if a verification fails. `memory` is the number of bytes that the engine may use
-        before it spills, and `threads` that of the cores. `is_checked` says whether to verify the rows that it passes
-        to Spark.
+        before it spills, and `threads` the number of threads. `is_checked` says whether to verify the rows that the
+        engine passes to Spark.
         """
 
 
@@ -98,22 +97,22 @@ class NativeEngine(Protocol):
         """Whether the driver has the packages of the engine, in any release."""
 
     def unavailable_reason(self, bridge: Bridge) -> str | None:
-        """Return why the engine cannot be used in an application at all; None if no reason is known."""
+        """Return why the engine cannot be used in this application, None if no reason has been detected."""
 
     def local_memory(self) -> int:
         """Return the bytes that the engine may use on this machine, besides Spark."""
 
     def rewriter(self, memory: int) -> FragmentRewriter:
-        """Return a rewriter for the plans of a vertex; `memory` is in bytes per task, before the engine spills."""
+        """Return a rewriter for the plans of a vertex; a task may use `memory` bytes before the engine spills."""
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
-        """Return the condition that the engine computes an optimised plan completely, as a single query.
+        """Return the test whether the engine computes an optimized plan completely, as a single query.
 
         Spark's planner evaluates it for small queries, so it must not call Python.
         """
 
     def query(self, plan: LogicalPlan) -> EngineQuery | str:
-        """Return what the engine would compute of an optimised plan, or why it computes nothing."""
+        """Return the parts of an optimized plan that the engine can compute, or why it can compute none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.native")
 
 GROUP = "penstock.engines"
-_OWN = EntryPoint("duckdb", "penstock.duckdb.engine:ENGINE", GROUP)
-"""The engine of this package, which also works without package metadata, as in a zip file of ``spark-submit``."""
+_DUCKDB = EntryPoint("duckdb", "penstock.duckdb.engine:ENGINE", GROUP)
+"""The engine of Penstock, also available without package metadata, as in a zip file of ``spark-submit``."""
 
 
 @cache
 def native_engine() -> NativeEngine | None:
-    """Return the native engine, None if there is none.
+    """Return the native engine, None if none can be imported.
 
-    An engine that another package registers replaces that of this package.
+    An engine that another package registers replaces DuckDB.
     """
-    others = sorted(point for point in entry_points(group=GROUP) if point.value != _OWN.value)
-    for point in (*others, _OWN):
+    other_points = sorted(point for point in entry_points(group=GROUP) if point.value != _DUCKDB.value)
+    for point in (*other_points, _DUCKDB):
         try:
             engine: NativeEngine = point.load()
         except Exception as error:  # another package must not break jobs
-            if point is not _OWN:
+            if point is not _DUCKDB:
                 log.warning("the native engine %s cannot be loaded", point.name, exc_info=True)
-            elif not isinstance(error, ImportError):
+            elif not isinstance(error, ImportError):  # DuckDB may not be installed
                 raise
         else:
             return engine
@@ -42,6 +42,6 @@ def native_engine() -> NativeEngine | None:
 
 
 def native_execution(config: Configuration) -> NativeExecution | None:
-    """Return the native engine and its memory for the steps of a job, None if ``execution.native`` is not on."""
+    """Return the native engine and its memory for a job, None without an engine or if ``execution.native`` is off."""
     engine = native_engine() if config.flag(NATIVE) else None
     return None if engine is None else NativeExecution(engine, config.integer(NATIVE_MEMORY))

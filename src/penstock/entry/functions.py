@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.base.arguments import check_data_frame, check_text
-from penstock.base.location import callers_line
-from penstock.connectors.core.base import checked_parallelism
+from penstock.base.location import current_user_line
+from penstock.connectors.core.base import require_positive
 from penstock.errors import SourceError
 from penstock.hints.plan_hints import PlanHint, with_hint
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def with_parallelism(
     df: DataFrame, parallelism: int | None = None, *, max_parallelism: int | None = None, name: str = ""
 ) -> DataFrame:
-    """Return a DataFrame whose last operator runs with a fixed or bounded number of tasks; it overrides all options.
+    """Return a DataFrame whose last operator runs with a fixed or bounded number of tasks, whatever the options.
+
+    >>> counts = with_parallelism(spark.range(100).selectExpr("id % 7 AS k").groupBy("k").count(), 3)
+    >>> len(env.collect(counts)), [vertex.tasks for vertex in env.last_job.vertices]
+    (7, [2, 3])
 
     Parameters
     ----------
@@ -50,11 +54,11 @@ def with_parallelism(
     """
     check_data_frame(df, "with_parallelism")
     check_text(name, "with_parallelism", "a name, which is a text")
-    number = None if parallelism is None else checked_parallelism(parallelism, "with_parallelism")
-    maximum = None if max_parallelism is None else checked_parallelism(max_parallelism, "with_parallelism")
-    if maximum is None:
-        number = checked_parallelism(parallelism, "with_parallelism")
+    number = None if parallelism is None else require_positive(parallelism, "with_parallelism")
+    maximum = None if max_parallelism is None else require_positive(max_parallelism, "with_parallelism")
+    if maximum is None:  # then the number is required
+        number = require_positive(parallelism, "with_parallelism")
     elif number is not None and number > maximum:
         message = f"parallelism {number} for with_parallelism is more than max_parallelism {maximum}"
-        raise SourceError(message, hint="give one of them")
-    return with_hint(df, PlanHint(number, name, max_parallelism=maximum, location=callers_line()))
+        raise SourceError(message, hint="pass a parallelism of at most max_parallelism, or only one of both")
+    return with_hint(df, PlanHint(number, name, max_parallelism=maximum, location=current_user_line()))

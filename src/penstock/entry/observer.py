@@ -1,4 +1,4 @@
-"""Observation of jobs: event logs, metrics, the API and the page."""
+"""Observation of jobs: event logs, metrics, the REST API and the web page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import WebError, first_line
-from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_name
+from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_file_name
 from penstock.history.logs import History
 from penstock.history.recorder import JobRecorder
 from penstock.history.retention import Retention, RetentionLimits
 from penstock.metrics.job_metrics import JobMetrics
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.logs import HadoopLogs
 from penstock.spark.run.jobs import cluster_cores
 
@@ -32,21 +32,21 @@ log = logging.getLogger("penstock.metrics")
 
 _LOCK = threading.Lock()
 _SERVERS: list[WebServer] = []
-"""The server of this process, if it was started."""
+"""The web server of this process: empty until it is started, then a single element."""
 
 
 def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
-    """Return a folder of event logs, local or on a Hadoop file system."""
+    """Return a folder of event logs, local or on a Hadoop file system; without a bridge, it is local."""
     scheme = urlsplit(path).scheme
     if bridge is None or scheme in {"", "file"}:
         return LocalFolder(path)
-    return HadoopLogs(Folder(bridge, path))
+    return HadoopLogs(HadoopPath(bridge, path))
 
 
 class Observer:
     """Observer of the jobs of an environment, configured by its options; `ui` overrides ``rest.enabled`` unless None.
 
-    Raise `WebError` if the page cannot be served as configured.
+    Raise `WebError` if the web page cannot be served as configured.
     """
 
     def __init__(self, bridge: Bridge, config: Configuration, ui: bool | None) -> None:  # noqa: FBT001
@@ -56,8 +56,8 @@ class Observer:
         self._logs = None if archive is None else log_folder(bridge, str(archive))
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
         self._retention = None if self._logs is None else Retention(self._logs, limits, str(archive))
-        serves = config.flag(o.REST_ENABLED) if ui is None else ui
-        self.server = _server(bridge, config, self._logs) if serves else None
+        serves_page = config.flag(o.REST_ENABLED) if ui is None else ui
+        self.server = _shared_server(bridge, config, self._logs) if serves_page else None
 
     @property
     def is_on(self) -> bool:
@@ -65,45 +65,45 @@ class Observer:
         return self._logs is not None or self.server is not None
 
     def watch(self, job: Job) -> None:
-        """Record a job that is about to start, if recording is on, and collect its metrics."""
-        scraped = _SERVERS[0].metrics if _SERVERS else None  # metrics are per process, also for jobs without a page
-        meters = [meter for meter in (scraped, _open_telemetry()) if meter is not None]
+        """Record a job that is about to start, if jobs are recorded, and collect its metrics."""
+        prometheus = _SERVERS[0].metrics if _SERVERS else None  # has the metrics of all jobs of the process
+        meters = [meter for meter in (prometheus, _open_telemetry()) if meter is not None]
         if meters:
             job.watch(JobMetrics(meters, job.started))
         if not self.is_on:
             return
-        written: list[Event] = []
-        recorder = JobRecorder(job, self._config, written.extend, self._bridge)
+        first_events: list[Event] = []
+        recorder = JobRecorder(job, self._config, first_events.extend, self._bridge)
         event_log = self._event_log(recorder.record)
         if event_log is not None:
-            event_log.write(written)
+            event_log.write(first_events)
             recorder.write_to(event_log.write)
         if self._retention is not None:
-            self._retention.apply_soon()
+            self._retention.apply_in_background()
         if self.server is not None:
             store = self.server.store
             store.add(recorder.record, job.cancel)
-            recorder.listen(store.changed)
+            recorder.listen(store.notify_watchers)
         job.watch(recorder)
 
     def _event_log(self, record: JobRecord) -> EventLog | None:
-        """Return the event log of a job; None if logs are off, or with a warning if the log cannot be created."""
+        """Return the event log of a job; None if logs are off, or if the log cannot be created, which is logged."""
         if self._logs is None:
             return None
         try:
-            return EventLog(self._logs.create(log_name(record)), record.id)
-        except Exception as error:  # noqa: BLE001 - Hadoop file systems raise errors of their own
+            return EventLog(self._logs.create(log_file_name(record)), record.id)
+        except Exception as error:  # noqa: BLE001 - Hadoop file systems may raise any error
             log.warning("job %s runs without an event log: %s", record.id, first_line(error))
             return None
 
 
 def page_address() -> str | None:
-    """Return the address of this process's page with the token for cancelling, None if no page is served."""
+    """Return the address of this process's web page, with the token that allows cancelling; None if none is served."""
     return _SERVERS[0].url_with_token if _SERVERS else None
 
 
 def record_of(job: Job) -> JobRecord:
-    """Return the current record of a job, whether it is recorded or not."""
+    """Return the current record of a job, also if jobs are not recorded."""
     recorder = JobRecorder(job)
     recorder.on_events(job.events)
     return recorder.record
@@ -116,17 +116,18 @@ def _open_telemetry() -> Meter | None:
 
 @cache  # OpenTelemetry warns about instruments that are created twice
 def _open_telemetry_meter() -> Meter | None:
-    """Return the meter, None if it cannot be created (an old API, a provider that fails): jobs must not fail."""
+    """Return the meter; None if it cannot be created (an old API, a failing provider), as jobs must run without it."""
     try:
         from penstock.metrics.opentelemetry import OpenTelemetryMeter
 
         return OpenTelemetryMeter()
-    except Exception as error:  # noqa: BLE001 - providers raise errors of their own
-        log.warning("OpenTelemetry gets no figures: %s", first_line(error))
+    except Exception as error:  # noqa: BLE001 - providers may raise any error
+        log.warning("OpenTelemetry gets no metrics: %s", first_line(error))
         return None
 
 
-def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
+def _shared_server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
+    """Return the web server of this process; the first call starts it and determines its options and its logs."""
     try:
         from penstock.metrics.prometheus import PrometheusMeter
         from penstock.web.server import WebServer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connectors.core.base import Sink, SinkJob
@@ -9,13 +10,11 @@ from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.run.plain_runs import in_user_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
 
 class ResultSink(Sink):
-    """Sink that applies a function to the DataFrame of the last vertex and stores the result."""
+    """Sink that applies a function to the DataFrame of the last vertex, and stores the result in `value`."""
 
     restartable: ClassVar[bool] = True
 
@@ -26,7 +25,7 @@ class ResultSink(Sink):
 
     @property
     def name(self) -> str:
-        """The name of the action."""
+        """The name of the action, such as ``collect``."""
         return self._name
 
     def open(self, spark: SparkSession) -> SinkJob:
@@ -50,7 +49,7 @@ class MaterializeSink(ResultSink):
 
 
 class _ResultSinkJob(SinkJob):
-    calls_python = False
+    calls_python = False  # no action passes rows to Python functions in tasks
 
     def __init__(self, sink: ResultSink) -> None:
         self._sink = sink

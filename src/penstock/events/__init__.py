@@ -1,4 +1,4 @@
-"""Typed events of a job, and the bus that delivers them. Pure: no Spark in here."""
+"""Typed events of a job, and the bus that delivers them. This package does not use Spark."""
 
 from penstock.events.event_bus import JobEventBus, JobStatusListener
 from penstock.events.job_events import (

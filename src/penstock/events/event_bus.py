@@ -1,9 +1,10 @@
-"""The events of a job in order, and their delivery to listeners."""
+"""Stores the events of a job in order, and delivers them to listeners."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +17,6 @@ from penstock.events.job_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.decisions.log import Decision
     from penstock.events.job_events import JobStatusEvent
     from penstock.graph import GraphChange, RefusedChange
@@ -35,16 +34,21 @@ class JobStatusListener(Protocol):
 @dataclass(slots=True, eq=False)  # compared by identity: equal listeners are separate subscriptions
 class _Subscription:
     listener: JobStatusListener
-    delivered: int = 0
+    delivered_count: int = 0
 
 
 class JobEventBus:
-    """The events of a job, stored in order. Thread-safe.
+    """The events of a job, in order, and their delivery to listeners. Thread-safe.
 
-    `emit` stores an event and never blocks, so any thread may call it, also while it holds locks. `deliver` calls the
-    listeners, on a single thread at a time. A listener that raises is removed, and the job continues.
+    `emit` stores an event and waits for no listener, so any thread may call it, also while it holds locks. `deliver`
+    calls the listeners, on a single thread at a time. A listener that raises is removed, and the job continues.
 
-    Events after the end of the job are dropped: they come from threads that were left behind.
+    Events after the end of the job are dropped: they come from threads that could not be stopped.
+
+    >>> bus = JobEventBus()
+    >>> bus.emit(JobStateChanged(ExecutionState.RUNNING))
+    >>> print(*(event.state for event in bus.events))
+    RUNNING
     """
 
     def __init__(self, name: str = "") -> None:
@@ -53,22 +57,22 @@ class JobEventBus:
         self._subscriptions: list[_Subscription] = []
         self._is_delivering = False
         self._has_ended = False
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()  # guards all fields; notified when a delivery ends
 
     @property
     def events(self) -> list[JobStatusEvent]:
         """All events so far."""
-        with self._changed:
+        with self._condition:
             return list(self._events)
 
     def watch(self, listener: JobStatusListener) -> None:
-        """Add a listener; the next delivery starts with all earlier events."""
-        with self._changed:
+        """Add a listener; its first delivery starts with all earlier events."""
+        with self._condition:
             self._subscriptions.append(_Subscription(listener))
 
     def emit(self, event: JobStatusEvent) -> None:
         """Store an event for the next delivery."""
-        with self._changed:
+        with self._condition:
             if not self._has_ended:
                 self._events.append(event)
                 self._has_ended = isinstance(event, JobStateChanged) and event.state.is_terminal
@@ -90,33 +94,34 @@ class JobEventBus:
         self.emit(ChangeRefused(refused))
 
     def deliver(self, *, wait: bool = False) -> None:
-        """Deliver new events to the listeners; with `wait`, return only when all are delivered.
+        """Deliver new events to the listeners.
 
-        If another thread is delivering, that thread continues with the new events, and this call returns at once.
+        If another thread is delivering, that thread delivers the new events too. Then this call returns at once, or,
+        with `wait`, as soon as that delivery has ended.
         """
-        with self._changed:
+        with self._condition:
             if self._is_delivering:
                 if wait:
-                    self._changed.wait_for(lambda: not self._is_delivering)
+                    self._condition.wait_for(lambda: not self._is_delivering)
                 return
             self._is_delivering = True
         try:
-            while (undelivered := self._undelivered()) is not None:
-                subscription, events = undelivered
+            while (delivery := self._next_delivery()) is not None:
+                subscription, events = delivery
                 self._notify(subscription, events)
         except BaseException:
             self._stop_delivering()
             raise
 
-    def _undelivered(self) -> tuple[_Subscription, list[JobStatusEvent]] | None:
-        """Return a subscription with its new events; None, after ending the delivery, if there are no new events."""
-        with self._changed:
+    def _next_delivery(self) -> tuple[_Subscription, list[JobStatusEvent]] | None:
+        """Return a subscription and its new events; if there are no new events, end the delivery and return None."""
+        with self._condition:
             for subscription in self._subscriptions:
-                if subscription.delivered < len(self._events):
-                    events = self._events[subscription.delivered :]
-                    subscription.delivered = len(self._events)
+                if subscription.delivered_count < len(self._events):
+                    events = self._events[subscription.delivered_count :]
+                    subscription.delivered_count = len(self._events)
                     return subscription, events
-            # Under the same lock: an event that is emitted from here on starts a new delivery.
+            # Within the lock, so that no event is missed: the `deliver` call for a later event starts a new delivery.
             self._stop_delivering()
             return None
 
@@ -124,11 +129,11 @@ class JobEventBus:
         try:
             subscription.listener.on_events(events)
         except Exception:
-            log.warning("a listener of job %s raised an error and is removed", self._name, exc_info=True)
-            with self._changed:
+            log.warning("a listener of job %s raised an error and was removed", self._name, exc_info=True)
+            with self._condition:
                 self._subscriptions.remove(subscription)
 
     def _stop_delivering(self) -> None:
-        with self._changed:  # the lock of a condition is reentrant
+        with self._condition:  # the lock of a condition is reentrant
             self._is_delivering = False
-            self._changed.notify_all()
+            self._condition.notify_all()

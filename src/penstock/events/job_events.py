@@ -1,19 +1,18 @@
 """The events of a job, and snapshots of its vertices.
 
-The first event is `GraphPlanned`, unless Spark runs the query unchanged; the last is a `JobStateChanged` to a terminal
-state. Snapshots are for the terminal, the API, the page and reports.
+The first event is `GraphPlanned`, unless Spark runs the query unchanged or the job ends while it is planned; the last
+is a `JobStateChanged` to a terminal state. Snapshots are for the terminal, the REST API, the web page and reports.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.decisions.log import Decision
     from penstock.graph import GraphChange, JobVertex, JobVertexID, RefusedChange, StreamGraph
 
@@ -30,7 +29,11 @@ class ExecutionState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is a final state."""
+        """Whether a job or vertex never leaves the state.
+
+        >>> ExecutionState.RUNNING.is_terminal, ExecutionState.CANCELED.is_terminal
+        (False, True)
+        """
         return self in {ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED}
 
 
@@ -38,10 +41,10 @@ class ExecutionState(StrEnum):
 class VertexSnapshot:
     """The state of a vertex at a point in time.
 
-    `parallelism` is the decided number of tasks, None while undecided, and `reason` the reason for it. `tasks` is the
+    `parallelism` is the decided number of tasks, None while undecided, and `reason` is its reason. `tasks` is the
     number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are measured; None if unknown.
-    `subpartitions` are the bytes of each subpartition it wrote; empty if unknown, and for sinks. `timestamps` is the
-    time when each state was reached, in seconds since the epoch.
+    `subpartitions` are the bytes of each subpartition that the vertex wrote; empty if unknown, and for sinks.
+    `timestamps` is the time at which each state was reached, in seconds since the epoch.
     """
 
     vertex: JobVertex
@@ -57,17 +60,17 @@ class VertexSnapshot:
 
     @property
     def seconds(self) -> float:
-        """The seconds it has been running, or ran."""
+        """The seconds that the vertex has been running, or that it ran in all; 0 if it has not started."""
         start = self.timestamps.get(ExecutionState.RUNNING)
         if start is None:
             return 0.0
-        ends = [at for state, at in self.timestamps.items() if state.is_terminal]
-        return (ends[0] if ends else time.time()) - start
+        end_times = [at for state, at in self.timestamps.items() if state.is_terminal]
+        return (end_times[0] if end_times else time.time()) - start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatusEvent:
-    """Base of all events; `at` is in seconds since the epoch."""
+    """Base of all events; `at` is the time of the event, in seconds since the epoch."""
 
     at: float = field(default_factory=time.time, compare=False)
 
@@ -81,7 +84,7 @@ class GraphPlanned(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class GraphChanged(JobStatusEvent):
-    """Pending nodes and edges were changed atomically; `change.decision` has the reason."""
+    """Pending nodes and edges were changed atomically; `change.decision` has the reason, unless it is None."""
 
     change: GraphChange
 
@@ -124,7 +127,7 @@ class DecisionSettled(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class ErrorOccurred(JobStatusEvent):
-    """The job ends with an error, which `Job.wait` raises; `vertex_id` is that of the failed vertex, or None."""
+    """The job ends with an error, which `Job.wait` raises; `vertex_id` is None if no vertex failed."""
 
     error: BaseException
     trace: str

@@ -1,16 +1,15 @@
-"""The context that all components of a running job share, and the decided setup of a vertex."""
+"""The context that all components of a running job share, and the decisions about a vertex before it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from penstock.connectors.core.base import SinkJob
     from penstock.decisions.log import DecisionLog
     from penstock.engine.interface import NativeExecution
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from penstock.spark.bridge.session import SessionPool
 
 
-def group_of(job_id: str, vertex: JobVertex) -> str:
+def spark_job_group(job_id: str, vertex: JobVertex) -> str:
     """Return the Spark job group of a vertex."""
     return f"penstock-{job_id}-{vertex.id}"
 
 
 class GraphOwner(Protocol):
-    """A component that owns the stream graph."""
+    """The component that has the current stream graph of a job."""
 
     @property
     def graph(self) -> StreamGraph:
@@ -38,26 +37,26 @@ class GraphOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastBounds:
-    """Limits for broadcasts that Spark's estimates chose.
+    """Limits for broadcasts that were chosen by Spark's estimates.
 
-    `limit` are the compressed bytes beyond which a broadcast is stopped. `memory` are the bytes that fit in memory; a
-    broadcast that ran out of memory was larger. `volume_per_task` and `most_subpartitions` are bytes per task, and the
-    maximum number of subpartitions, for the shuffle that replaces a stopped broadcast.
+    `limit` is the number of compressed bytes beyond which a broadcast is stopped. `memory` is the number of bytes that
+    fit in memory; a broadcast that ran out of memory was larger. `volume_per_task` (bytes) and `max_subpartitions`
+    apply to the shuffle that replaces a stopped broadcast.
     """
 
     limit: int
     memory: int
     volume_per_task: int
-    most_subpartitions: int
+    max_subpartitions: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
     """A running job.
 
-    `job_id` is part of the names of Spark job groups. With `verify`, all reads and all claims about layouts are
-    checked. `exact_keys` is the maximum number of keys for which a dynamic filter stores exact values. Without a
-    `native` engine, Spark computes everything.
+    `job_id` is part of the names of Spark job groups. `sinks` has the open sinks by node. With `verify`, all reads and
+    all declared layouts are checked. `exact_keys` is the maximum number of keys for which a dynamic filter stores exact
+    values. `native` is None if Spark computes everything.
     """
 
     bridge: Bridge
@@ -69,7 +68,7 @@ class JobContext:
     decisions: DecisionLog
     verify: bool
     exact_keys: int
-    broadcasts: BroadcastBounds
+    broadcast_bounds: BroadcastBounds
     native: NativeExecution | None = None
 
     @property
@@ -77,35 +76,35 @@ class JobContext:
         """The current stream graph."""
         return self.owner.graph
 
-    def group_of(self, vertex: JobVertex) -> str:
+    def spark_job_group(self, vertex: JobVertex) -> str:
         """Return the Spark job group of a vertex."""
-        return group_of(self.job_id, vertex)
+        return spark_job_group(self.job_id, vertex)
 
     def thread(self, session: Session, group: str, description: str) -> AbstractContextManager[None]:
-        """Let this thread run Spark jobs in a session and a job group, with the user's own properties."""
+        """Let this thread run Spark jobs in a session and a job group, with the Spark properties of the user."""
         return jobs.vertex_thread(session, self.sessions.properties, group, description)
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRead:
-    """Tasks read the partitions that Spark's own plan has."""
+    """Each task reads what a task of Spark's own plan for the result would read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescedRead:
     """Each task reads a range of whole subpartitions.
 
-    `ranges` is a range for each task. `merged` has, for an aggregate's input, the subpartitions whose partial results
-    are pre-merged in chunks, with the range of upstream tasks of each chunk.
+    `ranges` has a range for each task. `merge_ranges` has, for the input of an aggregate, the subpartitions whose
+    partial results are merged in chunks first, with the ranges of upstream tasks that the chunks consist of.
     """
 
     ranges: Sequence[Range]
-    merged: Mapping[int, Sequence[Range]] = field(default_factory=dict)
+    merge_ranges: Mapping[int, Sequence[Range]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SlicedRead:
-    """Each task reads subpartitions or slices of them, because some are split or joined to split subpartitions."""
+    """Each task reads slices: of skewed subpartitions, for a rescale, or for files of a target size."""
 
     tasks: Sequence[tuple[Slice, ...]]
 
@@ -118,23 +117,24 @@ class PulledRead:
 
 
 EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
+"""How the tasks of a vertex read an input."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexSetup:
     """The decisions for a vertex before it runs.
 
-    `edges` says how each input edge is read, by its id; other edges are read whole. `scans` are the session settings of
-    sources that need their own, by node. `slots` is the number of parts of each subpartition; rows with equal keys may
-    be in any of them. `shared` says whether operators with several inputs may rely on the common partitioning of inputs
-    with the same ranges.
+    `edges` says how each input edge is read, by its id; other edges are read whole. `scan_settings` are session
+    settings for individual sources, by node. `subpartitions` is the number of subpartitions that the vertex writes, and
+    `slots` the number of parts of each; rows with equal keys may be in any slot. `has_common_layout` says whether
+    operators with several inputs may rely on the common partitioning of inputs with the same ranges.
     """
 
     edges: Mapping[str, EdgeRead] = field(default_factory=dict)
-    scans: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    scan_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     subpartitions: int = 1
     slots: int = 1
-    shared: bool = True
+    has_common_layout: bool = True
 
     def read_of(self, edge_id: str) -> EdgeRead:
         """Return how an edge is read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,14 @@ from penstock.execution.hot_subpartitions import record_unsplit
 from penstock.graph import JobVertex, JoinOperator, JoinSequence, JoinType, Side, StreamEdge, StreamGraph
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
-from penstock.sizing.packing import SizeRow, pack_exactly
+from penstock.sizing.packing import SizeList, pack_exactly
 from penstock.spark.plans import fragment
 from penstock.spark.run import exchange, layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.connectors.core.scan import Scan
-    from penstock.execution.leaves import Leaves
-    from penstock.execution.runtime_filters import KeyFilters
+    from penstock.execution.dynamic_filters import DynamicFilters
+    from penstock.execution.leaves import LeafBuilder
     from penstock.spark.bridge.handles import Session
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.plans.nodes import LogicalNode
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 class FragmentBuilder:
     """Builds the logical plan of a vertex.
 
-    `scan_sessions` has the sessions of sources that need their own settings, by node.
+    `scan_sessions` has the sessions of the sources in `VertexSetup.scan_settings`, by node.
     """
 
     context: JobContext
-    leaves: Leaves
-    filters: KeyFilters
+    leaves: LeafBuilder
+    filters: DynamicFilters
     setup: VertexSetup
     session: Session
     scan_sessions: Mapping[int, Session]
@@ -53,42 +52,42 @@ class FragmentBuilder:
             for node_id, operator in operators.items()
             if isinstance(operator, JoinOperator) and operator.strategy.sequence is not None
         }
-        inner_joins = {node_id for sequence in sequences.values() for node_id in sequence.chain[:-1]}
+        covered_by_sequences = {node_id for sequence in sequences.values() for node_id in sequence.chain[:-1]}
         for node_id in vertex.node_ids:
-            if node_id in inner_joins:
-                continue
+            if node_id in covered_by_sequences:
+                continue  # the last join of its chain builds it
             if node_id in sequences:
                 plan = self._join_sequence(sequences[node_id], plans)
             else:
-                plan = self._node(node_id, plans)
+                plan = self._build_node(node_id, plans)
             plans[node_id] = self.filters.apply(self.graph.node(node_id), plan)
         return plans[vertex.tail_id]
 
-    def _node(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
+    def _build_node(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         source = self.context.plan.sources.get(node_id)
         if source is not None:
             name = source.coordinator.name
             with track_work(f"opening {name} for reading", name):
-                return self._read(node_id, source.scan)
-        if self.context.plan.nodes[node_id].top is None:
+                return self._open_scan(node_id, source.scan)
+        if self.context.plan.nodes[node_id].top is None:  # a sink or repartition: the node has no operator of its own
             (plan,) = self._inputs(node_id, plans).values()
             return plan
-        if len(self._sliced(node_id)) > 1:
+        if len(self._sliced_edges(node_id)) > 1:
             return self._split_join(node_id, plans)
-        return self.operator(node_id, plans)
+        return self.build_operator(node_id, plans)
 
-    def _read(self, node_id: int, scan: Scan) -> LogicalPlan:
+    def _open_scan(self, node_id: int, scan: Scan) -> LogicalPlan:
         try:
             return scan.leaf(self.scan_sessions.get(node_id))
-        finally:  # also if Spark fails
+        finally:  # also if Spark raises an error
             if scan.fallback_reason:
                 log = self.context.decisions
-                for decision in log:
-                    if decision.kind is DecisionKind.NATIVE:  # only that of the whole query exists before vertices run
+                for decision in log:  # no vertex has run, so the only NATIVE decision is to compute the query natively
+                    if decision.kind is DecisionKind.NATIVE:
                         log.settle(decision.id, instead="Spark computes it", because=scan.fallback_reason)
 
     def _inputs(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> dict[LogicalNode, LogicalPlan]:
-        """Return the inputs of a node by the child plans they replace: finished results, and plans of the vertex."""
+        """Return the inputs of a node (results or plans of the vertex), by the operators that they replace."""
         inputs: dict[LogicalNode, LogicalPlan] = {}
         for edge in self.graph.in_edges(node_id):
             plan = self.context.plan.edges[edge.id]
@@ -101,47 +100,47 @@ class FragmentBuilder:
         return inputs
 
     def _leaf(self, edge: StreamEdge) -> LogicalPlan:
-        joins_slices = len(self._sliced(edge.target_id)) > 1
+        joins_slices = len(self._sliced_edges(edge.target_id)) > 1
         read = self.setup.read_of(edge.id)
-        return self.leaves.leaf(edge, read, shared=self.setup.shared, joins_slices=joins_slices)
+        return self.leaves.leaf(edge, read, has_common_layout=self.setup.has_common_layout, joins_slices=joins_slices)
 
-    def operator(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
+    def build_operator(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a node's operators on top of its inputs."""
-        top = self.context.plan.nodes[node_id].top
+        top = self.context.plan.nodes[node_id].top  # its topmost operator
         assert top is not None
         plan = fragment.rebuild(top, self._inputs(node_id, plans))
         return self._with_algorithm(node_id, plan)
 
-    def _sliced(self, node_id: int) -> list[StreamEdge]:
+    def _sliced_edges(self, node_id: int) -> list[StreamEdge]:
         """Return the edges to a node whose subpartitions are split, or joined to split subpartitions."""
         return [edge for edge in self.graph.in_edges(node_id) if self.setup.slices_of(edge.id) is not None]
 
     def _split_join(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
-        """Return the rows of a join with both sides split; the plan claims no layout for them.
+        """Return the rows of a join that reads slices of both sides, as a plan that declares no layout.
 
         A task for each pair of slices reads a slice of each side. That is only correct if Spark joins the rows within
         each task. So the physical plan is checked first, and whole subpartitions are read if the plan differs.
         """
-        plan = self.operator(node_id, plans)
+        plan = self.build_operator(node_id, plans)
         try:
             physical = exchange.physical_plan(self.session, plan)
             joins_within_tasks = layouts.joins_its_leaves(physical)
         except Exception as error:
-            if not layouts.is_refused(error):
+            if not layouts.is_repartition_refused(error):
                 raise
             joins_within_tasks = False
         if joins_within_tasks:
             return fragment.rdd_leaf(self.context.bridge.session, plan.output, physical.rows())
         record_unsplit(self.context, node_id, "Spark does not plan it as a sort-merge or shuffled hash join")
-        edges = self._sliced(node_id)
+        edges = self._sliced_edges(node_id)
         tasks = len(self.setup.slices_of(edges[0].id) or ())
         sizes = [self.leaves.results.staged(edge.source_id).sizes[0] for edge in edges]
-        read = CoalescedRead(pack_exactly(SizeRow(np.sum(sizes, axis=0)), tasks))
+        read = CoalescedRead(pack_exactly(SizeList(np.sum(sizes, axis=0)), tasks))
         whole = replace(self.setup, edges={**self.setup.edges, **{edge.id: read for edge in edges}})
-        return replace(self, setup=whole).operator(node_id, plans)
+        return replace(self, setup=whole).build_operator(node_id, plans)
 
     def _join_sequence(self, sequence: JoinSequence, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
-        """Return a chain of broadcast joins in the decided order, with the columns of its last join."""
+        """Return a chain of broadcast joins in the decided order, with the columns of the last join in the graph."""
         (probe,) = (edge for edge in self.graph.in_edges(sequence.chain[0]) if not is_broadcast(edge))
         # An exchange may have been added before the first join since the order was decided.
         plan = plans[probe.source_id] if probe.is_forward else self._leaf(probe)
@@ -158,13 +157,13 @@ class FragmentBuilder:
         return plan.projected(last.output)
 
     def _with_algorithm(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
-        """Return a join with a hint for the decided algorithm; else Spark would choose again by its statistics."""
+        """Return a join with a hint for the decided algorithm; without a hint, Spark would choose by its statistics."""
         join = equi_join(self.graph, node_id)
         if join is None or join.operator.is_hinted or any(map(self.leaves.broadcasts.is_relation, join.edges.values())):
             return plan
         build = join.operator.strategy.build
         if build is not None:
-            return fragment.hash_join(plan, build)
-        if join.type is JoinType.LEFT_SINGLE:  # Spark has no merge join for these
+            return fragment.hinted_join(plan, build, "SHUFFLE_HASH")
+        if join.type is JoinType.LEFT_SINGLE:  # Spark has no sort-merge join of this type
             return plan
-        return fragment.merge_join(plan)
+        return fragment.hinted_join(plan, Side.LEFT, "SHUFFLE_MERGE")

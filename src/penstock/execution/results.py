@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from penstock.optimizer import ResultInfo
-from penstock.spark.run import exchange, stage_figures
+from penstock.spark.run import exchange, shuffle_statistics
 from penstock.spark.run.exchange import BroadcastResult, StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from penstock.execution.context import JobContext
     from penstock.graph import JobVertex, StreamEdge
     from penstock.spark.bridge.handles import PhysicalPlan
@@ -31,11 +30,11 @@ class Results(Protocol):
         """Return the result, or None before the vertex has finished."""
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the written stages; the vertex must have finished."""
+        """Return the written result; the vertex must have finished."""
 
 
 class NoResults:
-    """The results and trial writes of a job that does not run."""
+    """The results and trial writes of a job that is only explained: none."""
 
     def get(self, node_id: int) -> None:
         """Return None."""
@@ -45,7 +44,7 @@ class NoResults:
         raise LookupError(f"no vertex that ends with node {node_id} has run")
 
     def file_ratio(self, edge: StreamEdge) -> float:  # noqa: ARG002
-        """Return 1: estimate as many bytes on disk as were exchanged."""
+        """Return 1: as many bytes on disk as exchanged bytes."""
         return 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> None:
@@ -72,24 +71,24 @@ class ResultStore:
         return self._results[node_id]
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the stages written by the vertex that ends with a node; it must have finished."""
+        """Return the written result of the vertex that ends with a node; it must have finished."""
         result = self._results[node_id]
         assert isinstance(result, StagedResult)
         return result
 
-    def info(self, vertex: JobVertex) -> ResultInfo | None:
+    def result_info(self, vertex: JobVertex) -> ResultInfo | None:
         """Return the result of a finished vertex for strategies; None for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return None
-        scanned = self.scanned(vertex)
+        scanned = self.scanned_rows(vertex)
         if isinstance(result, BroadcastResult):
             return ResultInfo(np.array([result.data_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
-        mappers = result.mapper_bytes if len(result.stages) == 1 else None
+        mappers = result.mapper_bytes if len(result.stages) == 1 else None  # otherwise only the total is known
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
-    def subpartitions(self, vertex: JobVertex) -> list[int]:
-        """Return the bytes of each subpartition that a finished vertex has written; empty for a sink."""
+    def subpartition_bytes(self, vertex: JobVertex) -> list[int]:
+        """Return the bytes of each subpartition that a vertex wrote, or of its broadcast; empty for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return []
@@ -99,28 +98,28 @@ class ResultStore:
         """Release all results, so that Spark can clean up their shuffle files."""
         self._results.clear()
 
-    def scanned(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the rows read from each source of a finished vertex, as far as scans have counted them."""
+    def scanned_rows(self, vertex: JobVertex) -> dict[int, int]:
+        """Return the number of rows read from each source of a finished vertex, as far as scans count rows."""
         rows: dict[int, int] = {}
         try:
-            self._count(vertex, rows, stage_figures.scanned_rows)
+            self._count_rows(vertex, rows, shuffle_statistics.scanned_rows)
         except Exception:
             log.info("the scans of %s do not report their rows", vertex.name, exc_info=True)
         return rows
 
     def retained_rows(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the rows of each source of a finished vertex that passed the filters directly above it."""
+        """Return the number of rows of each source of a finished vertex that passed the filters directly above it."""
         rows: dict[int, int] = {}
-        self._count(vertex, rows, stage_figures.filtered_rows)
+        self._count_rows(vertex, rows, shuffle_statistics.filtered_rows)
         return rows
 
-    def _count(
+    def _count_rows(
         self,
         vertex: JobVertex,
         rows: dict[int, int],
         count: Callable[[PhysicalPlan, Mapping[int, LogicalNode]], dict[int, int]],
     ) -> None:
-        """Add the counted rows of each source; none if a task may have run again, because its scans counted twice."""
+        """Add the row counts of sources; none if a task may have run again, because its scans then counted again."""
         sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
         leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
         if result is not None and leaves and result.is_counted_once:

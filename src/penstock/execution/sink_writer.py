@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -14,12 +15,10 @@ from penstock.spark.errors import is_failed_last_stage
 from penstock.spark.plans import fragment
 from penstock.spark.plans.catalyst import rows_of
 from penstock.spark.plans.dataframes import dataframe
-from penstock.spark.plans.limits import split_limits, with_limits
+from penstock.spark.plans.logical_plan import LogicalPlan, split_limits, with_limits
 from penstock.spark.run import exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame
 
     from penstock.execution.context import JobContext
@@ -27,24 +26,23 @@ if TYPE_CHECKING:
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
     from penstock.spark.bridge.handles import Session
-    from penstock.spark.plans.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.scheduler")
 
-_SAMPLE = 4 << 20
-"""Bytes of an exchange that are written as a sample to measure their size on disk."""
-_ATTEMPTS = 4
-"""Attempts for a final stage whose tasks must run together; Spark itself retries all other stages."""
+_SAMPLE_BYTES = 4 << 20
+"""The exchanged bytes that are written as a sample to measure their size on disk."""
+_MAX_ATTEMPTS = 4
+"""The maximum attempts for a last stage whose tasks must run together; Spark itself retries all other stages."""
 
 
 class SinkTrials(Protocol):
-    """Trial writes that measure sinks with a part of their rows."""
+    """Trial writes, which measure a sink with a part of its rows."""
 
     def file_ratio(self, edge: StreamEdge) -> float:
         """Return the bytes on disk that a sink writes per exchanged byte."""
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
-        """Write the first rows of a sink; return how many tasks all rows need, None if unknown."""
+        """Write the first rows of a sink; return how many tasks are worthwhile for all rows, None if unknown."""
 
 
 @dataclass(eq=False)
@@ -56,30 +54,30 @@ class SinkWriter:
     _batches: PythonBatches
 
     def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
-        """Write the rows of a vertex to its sink; return the tasks that produce them, and the tasks of its inputs."""
-        limits, below = split_limits(logical)
-        if below.kind == "LogicalRDD":
-            leaf = fragment.without_layout(session, below)
+        """Write the rows of a vertex to its sink; return how many tasks write them, and how many read the inputs."""
+        limits, below_limits = split_limits(logical)
+        if below_limits.kind == "LogicalRDD":
+            leaf = fragment.without_layout(session, below_limits)
             input_tasks = rows_of(leaf).tasks
         else:
-            with self._batches.limiting(session, below):
-                last = exchange.run_to_rows(session, below)
-            leaf, input_tasks = fragment.rdd_leaf(session, below.output, last.rows), last.input_tasks
+            with self._batches.limit_if_needed(session, below_limits):
+                last_rows, input_tasks = exchange.run_to_last_stage(session, below_limits)
+            leaf = fragment.rdd_leaf(session, below_limits.output, last_rows)
         rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                with nullcontext() if sink.calls_python else self._batches.limiting(session, below):
+                with nullcontext() if sink.calls_python else self._batches.limit_if_needed(session, below_limits):
                     sink.write(dataframe(session, rows))
                 break
             except Exception as error:
-                if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
+                if attempt == _MAX_ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
-                log.warning("the last stage of %s failed and is run again", vertex.name, exc_info=True)
-        return 1 if limits else rows_of(leaf).tasks, input_tasks
+                log.warning("the last stage of %s failed and is retried", vertex.name, exc_info=True)
+        return 1 if limits else rows_of(leaf).tasks, input_tasks  # Spark applies a limit in a single task
 
     def skip_report(self, vertex: JobVertex) -> StageReport | None:
-        """Return the report of a sink that needs no rows; None if it does, or if the vertex has no sink."""
+        """Return the report of a sink that has nothing to write, or None for any other vertex."""
         sink = self._context.sinks.get(vertex.tail_id)
         reason = None if sink is None else sink.nothing_to_write
         return None if reason is None else StageReport("nothing is written", reason)
@@ -87,31 +85,30 @@ class SinkWriter:
     def file_ratio(self, edge: StreamEdge) -> float:
         """Return the bytes on disk that a sink writes per exchanged byte, measured by writing a sample."""
         context, result = self._context, self._results.staged(edge.source_id)
-        assert result.mapper_bytes is not None
-        index = int(result.sizes[0].argmax())
-        written = np.cumsum(result.mapper_bytes([index])[:, 0])
-        tasks = min(int(np.searchsorted(written, _SAMPLE)) + 1, len(written))
-        if not written[tasks - 1]:
+        subpartition = int(result.sizes[0].argmax())
+        cumulative_bytes = np.cumsum(result.mapper_bytes([subpartition])[:, 0])
+        tasks = min(int(np.searchsorted(cumulative_bytes, _SAMPLE_BYTES)) + 1, len(cumulative_bytes))
+        if not cumulative_bytes[tasks - 1]:
             return 1.0
         group = f"penstock-{context.job_id}-sample-{edge.id}"
-        with self._sample(edge, group, index, (0, tasks)) as sample:
+        with self._sample(edge, group, subpartition, (0, tasks)) as sample:
             size = context.sinks[edge.target_id].sample_size(sample)
-        return size / int(written[tasks - 1]) if size else 1.0
+        return size / int(cumulative_bytes[tasks - 1]) if size else 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
-        """Write the first rows of a sink: a part of what an upstream task has exchanged."""
+        """Write the first rows of a sink, see `SinkTrials`: those of a subpartition that an upstream task wrote."""
         context, result = self._context, self._results.staged(edge.source_id)
-        assert result.mapper_bytes is not None
-        index = int(result.sizes[0].argmax())
-        mapper = int(result.mapper_bytes([index])[:, 0].argmax())
-        if not result.sizes[0][index]:
+        subpartition = int(result.sizes[0].argmax())
+        mapper = int(result.mapper_bytes([subpartition])[:, 0].argmax())
+        if not result.sizes[0][subpartition]:
             return None
-        with self._sample(edge, context.group_of(vertex), index, (mapper, mapper + 1)) as sample:
+        with self._sample(edge, context.spark_job_group(vertex), subpartition, (mapper, mapper + 1)) as sample:
             return context.sinks[edge.target_id].write_first(sample, result.rows)
 
     @contextmanager
-    def _sample(self, edge: StreamEdge, group: str, index: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
+    def _sample(self, edge: StreamEdge, group: str, subpartition: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
+        """Yield the rows of a subpartition that a range of upstream tasks wrote."""
         context, result = self._context, self._results.staged(edge.source_id)
         with context.sessions.use() as session, context.thread(session, group, "first rows of a sink"):
-            rows = exchange.read_slices(result, [[((index, index + 1), mappers)]])
+            rows = exchange.read_slices(result, [[((subpartition, subpartition + 1), mappers)]])
             yield dataframe(session, fragment.rdd_leaf(session, context.plan.edges[edge.id].attributes, rows))

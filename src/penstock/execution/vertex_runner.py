@@ -1,21 +1,22 @@
-"""Runs a vertex: builds its plan fragment, runs it on Spark, and registers its result in the form its readers need."""
+"""Runs a vertex: builds its plan, runs it on Spark, and registers its result in the form that its consumers read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.threads import track_work
 from penstock.config.options import NATIVE
-from penstock.connectors.core.base import CountableSplits, KeyFilter, StageReport
+from penstock.connectors.core.base import KeyFilter, StageReport, VerifiableSplits
 from penstock.decisions.log import Choice, DecisionKind, Explanation, NodeRef, display_name
 from penstock.execution.broadcasts import Broadcasts
 from penstock.execution.context import CoalescedRead, JobContext, SlicedRead, VertexSetup
+from penstock.execution.dynamic_filters import DynamicFilters
 from penstock.execution.fragment_builder import FragmentBuilder
-from penstock.execution.leaves import Leaves
+from penstock.execution.leaves import LeafBuilder
 from penstock.execution.python_batches import PythonBatches
 from penstock.execution.results import Result, ResultStore
-from penstock.execution.runtime_filters import KeyFilters
 from penstock.execution.sink_writer import SinkWriter
 from penstock.graph import AggregateOperator, JobVertex, StreamEdge
 from penstock.graph.partitioner import (
@@ -32,25 +33,23 @@ from penstock.spark.run import exchange, layouts
 from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.engine.interface import FragmentRewriter
     from penstock.spark.bridge.handles import Session
     from penstock.spark.plans.logical_plan import LogicalPlan
 
-_REPORTING = (AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, PulledRebalancePartitioner)
+_REPORTING_PARTITIONERS = (AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, PulledRebalancePartitioner)
 """Partitioners whose consumers report the rows of each task."""
-_OPEN_FILES = 8
-"""Files that a task writes concurrently; rows of further files are sorted first."""
+_MAX_OPEN_FILES = 8
+"""The maximum files that a task writes concurrently; it sorts the rows of any further files before it writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRun:
     """The outcome of running a vertex.
 
-    `result` is None for a sink. `tasks` is the number of tasks that produced its rows, None if nothing had to run yet.
-    `input_tasks` is the number of tasks that read its inputs; it differs from `tasks` if Spark exchanged rows. `report`
-    is that of a stage after a sink, or of a sink that writes nothing.
+    `result` is None for a sink. `tasks` is the number of tasks that produced the rows of the vertex, None if nothing
+    has run. `input_tasks` is the number of tasks that read its inputs, which differs if Spark exchanged rows inside the
+    vertex. `report` is the report of a sink stage, or of a sink that writes nothing.
     """
 
     result: Result | None
@@ -60,7 +59,7 @@ class VertexRun:
 
 
 class VertexRunner:
-    """Runs the vertices of a job; each call is on a thread of its own."""
+    """Runs the vertices of a job; each vertex runs on its own thread."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -68,23 +67,23 @@ class VertexRunner:
         self._batches = PythonBatches(spark_only=context.native is None)
         self.sinks = SinkWriter(context, self.results, self._batches)
         self._broadcasts = Broadcasts(context, self.results)
-        self._filters = KeyFilters(context, self.results, self._broadcasts)
-        self._leaves = Leaves(context, self.results, self._broadcasts, self._batches)
+        self._filters = DynamicFilters(context, self.results, self._broadcasts)
+        self._leaves = LeafBuilder(context, self.results, self._broadcasts, self._batches)
 
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
-        """Collect the keys that filter nodes of a vertex; return the filters of its sources by node."""
+        """Collect the keys for the dynamic filters of a vertex; return the filters of its sources, by node."""
         graph = self._context.graph
         nodes = [node for node in map(graph.node, vertex.node_ids) if node.filters]
         if not nodes:
             return {}
-        group, description = self._context.group_of(vertex), f"{description}: keys of finished sides"
+        group, description = self._context.spark_job_group(vertex), f"{description}: keys of finished sides"
         with (
             self._context.sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
             self._context.thread(session, group, description),
         ):
             for node in nodes:
-                self._filters.fetch(session, node)
-        return {node.id: info for node in nodes if (info := self._filters.info(node)) is not None}
+                self._filters.collect(session, node)
+        return {node.id: key_filter for node in nodes if (key_filter := self._filters.source_filter(node)) is not None}
 
     def filtered_scan(self, node_id: int) -> LogicalPlan:
         """Return a source's scan with its dynamic filters on top."""
@@ -93,24 +92,24 @@ class VertexRunner:
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         """Run a vertex and return its outcome."""
-        if vertex.tail_id in self._context.plan.stages:
-            sink, stage = self._context.plan.stages[vertex.tail_id]
-            with self._context.thread(self._context.bridge.session, self._context.group_of(vertex), description):
+        if vertex.tail_id in self._context.plan.sink_stages:
+            sink, stage = self._context.plan.sink_stages[vertex.tail_id]
+            with self._context.thread(self._context.bridge.session, self._context.spark_job_group(vertex), description):
                 report = stage.run(self._context.sinks[sink])
             return VertexRun(None, report.tasks, report=report)
         skip_report = self.sinks.skip_report(vertex)
         if skip_report is not None:
             return VertexRun(None, None, report=skip_report)
         sessions = self._context.sessions
-        session = sessions.take(self._settings(vertex, setup))
-        scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}
-        with self._context.thread(session, self._context.group_of(vertex), description):
+        session = sessions.take(self._session_settings(vertex, setup))
+        scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scan_settings.items()}
+        with self._context.thread(session, self._context.spark_job_group(vertex), description):
             if self._context.verify:
                 check_reads(self._context, self.results, vertex, setup)
             try:
                 run = self._run(vertex, setup, session, scan_sessions)
             except Exception as error:
-                if not layouts.is_refused(error):
+                if not layouts.is_repartition_refused(error):
                     raise
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
                     self._context.decisions.settle(
@@ -118,10 +117,11 @@ class VertexRunner:
                         instead="its inputs are shuffled inside the step",
                         because="Spark requires another partitioning for an operator with several inputs",
                     )
-                run = self._run(vertex, replace(setup, shared=False), session, scan_sessions)
-        if not isinstance(run.result, StagedResult) or run.result.stages:  # otherwise the plan still uses the settings
-            for used in (session, *scan_sessions.values()):
-                sessions.give_back(used)
+                run = self._run(vertex, replace(setup, has_common_layout=False), session, scan_sessions)
+        # A result without stages has not run yet; its readers will run it with these settings.
+        if not isinstance(run.result, StagedResult) or run.result.stages:
+            for used_session in (session, *scan_sessions.values()):
+                sessions.give_back(used_session)
         return run
 
     def _run(
@@ -137,7 +137,7 @@ class VertexRunner:
         self.results.add(vertex.tail_id, result)
         return VertexRun(result, result.tasks, result.input_tasks)
 
-    def _settings(self, vertex: JobVertex, setup: VertexSetup) -> dict[str, str]:
+    def _session_settings(self, vertex: JobVertex, setup: VertexSetup) -> dict[str, str]:
         settings = {
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
@@ -145,20 +145,20 @@ class VertexRunner:
         is_sliced = any(isinstance(read, SlicedRead) for read in setup.edges.values())
         if vertex.tail_id in self._context.sinks and is_sliced:
             # A task whose input was sized for a single file has few partitions, and need not sort its rows by them.
-            settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
+            settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_MAX_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
         if any(has_late_values(top) for top in tops if top is not None):
             settings["spark.sql.subexpressionElimination.enabled"] = "false"
         return settings
 
     def channel_reports(self, vertex: JobVertex) -> list[dict[str, Any]]:
-        """Return the latest report of each task of an adaptive exchange in a vertex."""
-        graph = self._context.graph
+        """Return the latest report of each task of an adaptive exchange in a vertex, see `ConsumerStage.reports`."""
+        graph, stages = self._context.graph, self._context.plan.consumer_stages
         by_task: dict[int, dict[str, Any]] = {}
         for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
-            if edge.target_id in self._context.plan.exchanges and isinstance(edge.partitioner, _REPORTING):
-                reports = self._context.plan.exchanges[edge.target_id].reports()
-                latest = max((report["stage"] for report in reports), default=0)  # other jobs may have run it, too
+            if edge.target_id in stages and isinstance(edge.partitioner, _REPORTING_PARTITIONERS):
+                reports = stages[edge.target_id].reports()
+                latest = max((report["stage"] for report in reports), default=0)  # another job may have run it, too
                 by_task |= {report["index"]: report for report in reports if report["stage"] == latest}
         return [by_task[index] for index in sorted(by_task)]
 
@@ -166,7 +166,7 @@ class VertexRunner:
         """Release all results, so that Spark can clean up their shuffle files, and close all sources."""
         self.results.release()
         self._broadcasts.release()
-        self._filters.clear()
+        self._filters.release()
         for source in self._context.plan.sources.values():
             name = source.coordinator.name
             with track_work(f"closing {name}", name):
@@ -174,9 +174,9 @@ class VertexRunner:
 
 
 def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, setup: VertexSetup) -> None:
-    """Raise `VerificationError` if a vertex would not read each row of its inputs and sources once."""
+    """Raise `VerificationError` if a vertex would not read each row of its divided inputs and sources once."""
     for source in (context.plan.sources[n] for n in vertex.node_ids if n in context.plan.sources):
-        if isinstance(source.scan, CountableSplits):
+        if isinstance(source.scan, VerifiableSplits):
             check_splits(source.coordinator.name, source.scan.rows_not_read_once())
     sliced: dict[int, dict[str, SlicedRead]] = {}
     for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
@@ -184,9 +184,9 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
         if is_broadcast(edge) or not isinstance(result, StagedResult):  # always read whole
             continue
         match setup.read_of(edge.id):
-            case CoalescedRead(ranges, merged):
+            case CoalescedRead(ranges, merge_ranges):
                 check_ranges(f"the input {edge.id} of {vertex.name}", ranges, result.subpartitions)
-                for index, chunks in merged.items():
+                for index, chunks in merge_ranges.items():
                     check_ranges(f"subpartition {index} of the input {edge.id}", chunks, result.tasks or 0)
             case SlicedRead() as read:
                 sliced.setdefault(context.plan.groups[edge.id], {})[edge.id] = read
@@ -219,7 +219,7 @@ def write_output(
     plan = context.plan.edges[edge.id]
     match plan.write:
         case WriteKind.BROADCAST if plan.operator is not None:
-            return broadcasts.run_planned(session, logical, edge)
+            return broadcasts.run_and_broadcast(session, logical, edge)
         case WriteKind.SIDE if setup.slots > 1:
             logical = logical.hashed_in_slots(plan.keys, plan.spread_by, setup.subpartitions, setup.slots)
         case WriteKind.SIDE:
@@ -232,7 +232,7 @@ def write_output(
     aggregates_first = isinstance(consumer, AggregateOperator) and consumer.aggregates_first
     native = None if context.native is None else context.native.rewriter()
     try:
-        with batches.limiting(session, logical, edge.source_id):
+        with batches.limit_if_needed(session, logical, edge.source_id):
             return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
     finally:
         if native is not None and context.native is not None:
@@ -241,18 +241,18 @@ def write_output(
 
 
 def _record_native(context: JobContext, edge: StreamEdge, native: FragmentRewriter, engine: str) -> None:
-    """Record which fragments of a vertex the native engine has computed, and why Spark has computed the others."""
+    """Record which parts of a vertex's plan the native engine computed, and why Spark computed the other parts."""
     node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
     if native.failure is not None and not native.fragments:
         context.decisions.record(Choice(DecisionKind.NATIVE, node, "Spark", native.failure))
     for part in native.fragments:
-        problem = part.declined or native.failure
-        step = f"{display_name(part.table)} is read" if part.table else "what was exchanged as columns is computed"
+        problem = part.declined_reason or native.failure
+        action = f"{display_name(part.table)} is read" if part.table else "what was exchanged as columns is computed"
         if problem is None:
-            chosen, sentence = engine, f"{step} by {engine}, in Spark's Python workers"
+            chosen, sentence = engine, f"{action} by {engine}, in Spark's Python workers"
             sentence += _VERIFY_NOTE * context.verify
             reason = f"every operation on its rows before the exchange gives the same values in {engine} as in Spark"
         else:
-            chosen, reason, sentence = "Spark", problem, f"{step} by Spark, not by {engine}: {problem}"
+            chosen, reason, sentence = "Spark", problem, f"{action} by Spark, not by {engine}: {problem}"
         explanation = Explanation(sentence, NATIVE.key)
         context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, reason, explanation=explanation))

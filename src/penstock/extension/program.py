@@ -1,10 +1,11 @@
-"""Runs a program with Penstock enabled in its Spark sessions, without changes to it; summaries of its queries."""
+"""Runs an unchanged program with Penstock enabled in its Spark sessions, and summarizes its queries."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +15,21 @@ from penstock.spark.bridge.jvm import Bridge, is_classic
 from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock.extension.runner import JobRunner
     from penstock.scheduler.job import Job
 
 RUN_BY_PENSTOCK = "taken"
-"""The key under which Spark's planner counts the queries that Penstock runs."""
+"""The key under which `query_hook.query_counts` has the number of queries that Penstock runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySummary:
-    """Summary of a query: its name as in `QueryOrigin`, and its SQL text, None for a DataFrame action.
+    """Summary of a query: the name and the id of its `job`, and the number of its `vertices`.
 
-    `seconds` is the number of seconds until the last vertex could return rows to Spark; None while the job runs.
+    `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are texts.
+    `statement` is the SQL text, None for a DataFrame action.
     """
 
     name: str
@@ -37,18 +37,22 @@ class QuerySummary:
     state: str
     vertices: int
     seconds: float | None
-    decided: tuple[str, ...]
+    decisions: tuple[str, ...]
     statement: str | None
 
     @classmethod
     def of(cls, job: Job) -> QuerySummary:
         """Return the summary of a query's job."""
-        decided = tuple(
+        decisions = tuple(
             decision.text for decision in displayed_decisions(job.decisions.records, with_parallelism=not job.vertices)
         )
         seconds = None if job.ended is None else job.ended - job.started
         statement = None if job.origin is None else job.origin.statement
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decided, statement)
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"decided" if name == "decisions" else name: value for name, value in asdict(self).items()}
 
 
 class Program:
@@ -59,12 +63,12 @@ class Program:
         self.runners: list[JobRunner] = []
         self._bridge: Bridge | None = None
 
-    def serve(self, session: SparkSession) -> None:
-        """Run the queries of a session's application from now on; report on standard error if that is impossible."""
+    def enable(self, session: SparkSession) -> None:
+        """Let Penstock run the queries of a session's application; if it cannot, a line on standard error says why."""
         try:
             self.runners.append(install(session, {}, progress=self._progress))
             self._bridge = Bridge(session)
-            query_hook.counts(self._bridge)  # loads the class, which may be queried after the application has ended
+            query_hook.query_counts(self._bridge)  # loads the class, which also works after the application's end
         except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 
@@ -80,18 +84,18 @@ class Program:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of queries planned for Penstock, and the number that Spark ran itself, by reason."""
-        return {} if self._bridge is None else query_hook.counts(self._bridge)
+        """The number of queries that Penstock runs (`RUN_BY_PENSTOCK`), and of those that Spark runs, by reason."""
+        return {} if self._bridge is None else query_hook.query_counts(self._bridge)
 
     @property
-    def left(self) -> dict[str, int]:
-        """The number of queries that Spark ran itself, by reason."""
+    def run_by_spark_counts(self) -> dict[str, int]:
+        """The number of queries that Spark runs itself, by reason."""
         return {reason: count for reason, count in self.counts.items() if reason != RUN_BY_PENSTOCK}
 
 
 @contextmanager
 def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
-    """Enable each Spark application whose first session is created in the block, with the program's own settings.
+    """Enable Penstock in each Spark application that has or gets a session in the block; yield the program.
 
     If Penstock does not support a session (a Spark Connect client, an unsupported release), the program runs without
     Penstock, and a line on standard error says so.
@@ -99,34 +103,34 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder
-    original, original_init = builder.getOrCreate, SparkSession.__init__
-    served: set[str] = set()
+    original_get_or_create, original_init = builder.getOrCreate, SparkSession.__init__
+    enabled_applications: set[str] = set()
     program = Program(progress=progress)
 
-    def serve(session: SparkSession) -> None:
+    def enable(session: SparkSession) -> None:
         application = str(session.sparkContext.applicationId) if is_classic(session) else "client"
-        if application not in served:
-            served.add(application)
-            program.serve(session)
+        if application not in enabled_applications:
+            enabled_applications.add(application)
+            program.enable(session)
 
-    @wraps(original)
+    @wraps(original_get_or_create)
     def get_or_create(self: SparkSession.Builder) -> SparkSession:
-        session = original(self)
-        serve(session)
+        session = original_get_or_create(self)
+        enable(session)
         return session
 
     @wraps(original_init)
-    def init(self: SparkSession, *arguments: Any, **named: Any) -> None:  # of programs that call SparkSession(sc)
+    def init(self: SparkSession, *arguments: Any, **named: Any) -> None:  # for programs that call SparkSession(sc)
         original_init(self, *arguments, **named)
-        serve(self)
+        enable(self)
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     SparkSession.__init__ = init  # type: ignore[method-assign]
     try:
         active = SparkSession.getActiveSession()
         if active is not None:
-            serve(active)
+            enable(active)
         yield program
     finally:
-        builder.getOrCreate = original  # type: ignore[method-assign]
+        builder.getOrCreate = original_get_or_create  # type: ignore[method-assign]
         SparkSession.__init__ = original_init  # type: ignore[method-assign]

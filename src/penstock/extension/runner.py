@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from penstock.connectors.core.timeouts import set_timeout
 from penstock.entry.results import ResultSink
 from penstock.errors import ConfigError, JobCancelledError, RowsDifferError
 from penstock.events import ExecutionState
-from penstock.graph.labels import SPARKS_WRITER
+from penstock.graph.labels import SPARK_WRITER
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
@@ -31,8 +32,6 @@ from penstock.spark.run.jobs import active_session, stop_spark_progress_bar
 from penstock.spark.run.query_hook import DelegatedQuery, SparkError, WriteCommand, executed_plan, spark_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from penstock.connectors.core.base import Sink, SinkOptions
@@ -46,29 +45,29 @@ log = logging.getLogger("penstock.extension")
 
 
 class WriterSink(ResultSink):
-    """Represents Spark's writer: the sink options decide the number of tasks of the last stage."""
+    """Represents Spark's writer, so that the sink options decide the number of tasks of the last stage."""
 
-    def __init__(self, fetch: Callable[[DataFrame], Any], written: WriteCommand, config: Configuration) -> None:
-        super().__init__(SPARKS_WRITER, fetch)
-        self._written = written
+    def __init__(self, fetch: Callable[[DataFrame], Any], command: WriteCommand, config: Configuration) -> None:
+        super().__init__(SPARK_WRITER, fetch)
+        self._command = command
         self.parallelism = config.maybe_integer(SINK_PARALLELISM)
         is_set = config.origin(SINK_TARGET_FILE_SIZE) != "default"
-        # With buckets, each task writes a file for each bucket, so the size of a task does not determine the file size.
-        self._size = config.integer(SINK_TARGET_FILE_SIZE) if is_set and not written.has_buckets else None
+        # With buckets, each task writes a file for each bucket, so the bytes of a task do not determine the file size.
+        self._file_size = config.integer(SINK_TARGET_FILE_SIZE) if is_set and not command.has_buckets else None
 
     @property
     def partition_columns(self) -> Sequence[str]:
         """The partition columns, each of which becomes a level of folders."""
-        return self._written.folders
+        return self._command.partition_columns
 
     def file_size(self, options: SinkOptions) -> int | None:
         """Return the target file size in bytes from the options, None if it is not set."""
         del options
-        return self._size
+        return self._file_size
 
 
 _RETAINED_JOBS = 256
-"""Jobs that are retained for summaries; a server may run thousands."""
+"""The maximum number of jobs that are retained for summaries; a server may run thousands."""
 
 
 def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | None) -> Configuration:
@@ -80,10 +79,10 @@ def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | N
 
 
 class JobRunner:
-    """Runs each query of a Spark application as a job; `jobs` are those of the latest queries, oldest first.
+    """Runs each query that Spark delegates as a job.
 
     `arguments` and `file` are options for all queries, as in `penstock.enable`. The options of a query's session are
-    added.
+    added to them. `jobs` are the jobs of the latest queries, oldest first; `query_count` counts all queries.
     """
 
     def __init__(
@@ -105,14 +104,14 @@ class JobRunner:
         self.query_count = 0
 
     def run(self, query: DelegatedQuery) -> None:
-        """Start a query on a thread of its own."""
-        origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_delegated=True)
+        """Start a query on a new thread."""
+        origin = QueryOrigin.of(query.sql_text, query.call_site, query.description, query.ui_page, is_delegated=True)
         config: Configuration | ConfigError
         try:
             config = configuration(query.bridge, self._arguments, self._file)
         except ConfigError as error:  # reported by the job of the query
             config = error
-        job = _job(query, origin, config)
+        job = _create_job(query, origin, config)
         self._running[query.number] = job
         self.jobs.append(job)
         self.query_count += 1
@@ -130,7 +129,7 @@ class JobRunner:
             job.cancel("the thread that waited for its rows was interrupted")
 
     def explain(self, query: DelegatedQuery) -> None:
-        """Plan a query on a thread of its own and send the explanation, without running it."""
+        """Plan a query on a new thread, without running it, and send the explanation to Spark."""
         start_thread(f"penstock-explain-{query.number}", partial(self._explain, query))
 
     def _explain(self, query: DelegatedQuery) -> None:
@@ -139,7 +138,7 @@ class JobRunner:
             config = configuration(bridge, self._arguments, self._file)
             with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
                 output = PlannedOutput(query.plan, ResultSink(name, executed_plan))
-                plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
+                plan = plan_query(bridge, config, output, name, has_user_strategies=bool(self._strategies))
                 explained = str(ExplainedPlan.of(bridge, config, plan, strategies_of(config, self._strategies)))
             query.reply_explanation(explained)
         except Exception as error:
@@ -152,10 +151,10 @@ class JobRunner:
                 query.complete(self._rows(query, job, config))
             except Exception as error:
                 # An error before the job has started comes from planning in Penstock. If the query itself is wrong,
-                # Spark reports it when it runs the query.
-                failed = spark_error(query.bridge, error) if job.state is not ExecutionState.CREATED else None
-                if failed is not None:
-                    query.fail(failed)
+                # Spark raises its own error when it runs the query.
+                cause = spark_error(query.bridge, error) if job.state is not ExecutionState.CREATED else None
+                if cause is not None:
+                    query.fail(cause)
                     return
                 if isinstance(error, JobCancelledError | RowsDifferError):
                     query.fail(SparkError.of(query.bridge, str(error)))
@@ -164,7 +163,7 @@ class JobRunner:
                 job.fall_back_to_spark(f"Penstock failed: {error}", error)
                 if isinstance(job, ShadowedJob):
                     job.record_fallback(error)
-                query.leave()
+                query.decline()
         except BaseException as error:
             log.exception("a query failed without a result")
             query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
@@ -178,31 +177,31 @@ class JobRunner:
         """
         if isinstance(config, ConfigError):
             raise config
-        bridge, written = query.bridge, query.written
-        if written is not None:
-            config = config.for_table("sink.", written.options, written.properties, SPARKS_WRITER)
+        bridge, command = query.bridge, query.write_command
+        if command is not None:
+            config = config.for_table("sink.", command.options, command.properties, SPARK_WRITER)
         plan: JobPlan
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
-            # The last stage normally runs after the job's end, when its sources are closed and a command may have
-            # deleted files.
-            sources = [plan.sources[node_id] for node_id in _last_nodes(job, plan) if node_id in plan.sources]
-            is_early = any(source.scan.is_open for source in sources) or (
-                query.prepares_folder and _does_more_than_spark(job, plan)
+            # Spark normally runs the last stage after the job's end. By then, sources are closed, and a command may
+            # have deleted files that this stage reads.
+            sources = [plan.sources[node_id] for node_id in _nodes_of_last_vertex(job, plan) if node_id in plan.sources]
+            must_run_now = any(source.scan.is_open for source in sources) or (
+                query.prepares_folder and _may_last_stage_fail(job, plan)
             )
-            return query.compute_last_stage(df) if is_early else executed_plan(df)
+            return query.compute_last_stage(df) if must_run_now else executed_plan(df)
 
-        sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
+        sink = ResultSink("rows", rows_of) if command is None else WriterSink(rows_of, command, config)
         self._observer.watch(job)
         if self._progress:
             stop_spark_progress_bar(bridge)
             job.watch(Progress(job.name, job.task_counts, job.display_name))
         with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             output, has_strategies = PlannedOutput(query.plan, sink), bool(self._strategies)
-            plan = plan_query(bridge, config, output, job.name, has_own_strategies=has_strategies)
+            plan = plan_query(bridge, config, output, job.name, has_user_strategies=has_strategies)
             target: Sink = sink
             if isinstance(job, ShadowedJob):
-                target = job.watch_query(query.plan, sink, query.line or "")
+                target = job.watch_query(query.plan, sink, query.call_site or "")
                 job.record_plan(plan)
             sinks = {node_id: target.open(bridge.spark) for node_id in plan.sinks}
             job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
@@ -211,8 +210,8 @@ class JobRunner:
         return rows
 
 
-def _job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
-    """Return the job of a query; a `ShadowedJob` if an option asks to compare it with plain Spark."""
+def _create_job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
+    """Return the job of a query; a `ShadowedJob` if an option says to compare the rows with plain Spark."""
     mode = "NO" if isinstance(config, ConfigError) else config.get(SHADOW)
     name = origin.name if origin.name != UNNAMED else waiting_call() or UNNAMED
     if mode == "NO":
@@ -220,21 +219,22 @@ def _job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | Con
     return ShadowedJob(query.bridge, name, raises=mode == "ROWS", origin=origin, properties=query.properties)
 
 
-def _last_nodes(job: Job, plan: JobPlan) -> set[int]:
+def _nodes_of_last_vertex(job: Job, plan: JobPlan) -> set[int]:
+    """Return the ids of the nodes in the vertex with the sink."""
     sinks = set(plan.sinks)
     return next(set(run.vertex.node_ids) for run in job.vertices if sinks & set(run.vertex.node_ids))
 
 
-def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
-    """Whether the last stage does work, which may fail, that plain Spark does in an earlier stage.
+def _may_last_stage_fail(job: Job, plan: JobPlan) -> bool:
+    """Whether the last stage does work that may fail, and that plain Spark does in an earlier stage.
 
-    That happens if an exchange was left out: DuckDB returns all rows in a single task, a strategy removed the exchange,
-    or Spark added none at the end of a vertex whose rows are in a single task already. Such a vertex ends without a
-    task of its own, and the vertex that reads it computes its rows.
+    This is the case if an exchange of plain Spark is missing: DuckDB returns all rows in a single task, a strategy
+    removed the exchange, or Spark added none at the end of a vertex whose rows are in a single task already. The rows
+    of such a vertex are computed by the tasks of the vertex that reads them.
     """
-    last = _last_nodes(job, plan)
-    removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)
-    scans = [plan.sources[node_id].scan for node_id in last if node_id in plan.sources]
+    nodes = _nodes_of_last_vertex(job, plan)
+    lacks_exchange = any({e.source_id, e.target_id} <= nodes and not e.is_forward for e in plan.graph.edges)
+    scans = [plan.sources[node_id].scan for node_id in nodes if node_id in plan.sources]
     is_native = any(isinstance(scan, NativeQuery) and scan.last_stage_may_fail for scan in scans)
-    is_computed_late = any(run.tasks is None for run in job.vertices if last.isdisjoint(run.vertex.node_ids))
-    return is_native or removed or is_computed_late
+    is_computed_late = any(run.tasks is None for run in job.vertices if nodes.isdisjoint(run.vertex.node_ids))
+    return is_native or lacks_exchange or is_computed_late

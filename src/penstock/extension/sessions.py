@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.base.arguments import check_session, check_settings
@@ -29,9 +31,6 @@ from penstock.spark.bridge.session import embedded_session
 from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock.spark.run.query_hook import Service
@@ -40,31 +39,33 @@ ENABLED_SETTING = f"spark.penstock.{ENABLED.key}"
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class _EnabledBlock:
+    """A block of `enabled`, with the session's setting and the application's service before it."""
+
     session: SparkSession
     setting_before: str | None
     service_before: Service | None
 
 
-_OPEN: list[_Block] = []
+_OPEN_BLOCKS: list[_EnabledBlock] = []
 _LOCK = threading.Lock()
 
 
-def _end(bridge: Bridge, ended: _Block) -> None:
-    """Pass the previous settings of a block to the next open block, or restore them if there is none."""
-    index = _OPEN.index(ended)
-    later, _ = _OPEN[index + 1 :], _OPEN.pop(index)
+def _close(bridge: Bridge, closed: _EnabledBlock) -> None:
+    """Restore what was set before a block, or let the block that was entered next restore it later."""
+    index = _OPEN_BLOCKS.index(closed)
+    later, _ = _OPEN_BLOCKS[index + 1 :], _OPEN_BLOCKS.pop(index)
     if later:
-        later[0].service_before = ended.service_before
+        later[0].service_before = closed.service_before
     else:
-        query_hook.use(bridge, ended.service_before)
-    same_session = [block for block in later if query_hook.is_same_session(block.session, ended.session)]
+        query_hook.set_service(bridge, closed.service_before)
+    same_session = [block for block in later if query_hook.is_same_session(block.session, closed.session)]
     if same_session:
-        same_session[0].setting_before = ended.setting_before
-    elif ended.setting_before is None:
-        ended.session.conf.unset(ENABLED_SETTING)
+        same_session[0].setting_before = closed.setting_before
+    elif closed.setting_before is None:
+        closed.session.conf.unset(ENABLED_SETTING)
     else:
-        ended.session.conf.set(ENABLED_SETTING, ended.setting_before)
+        closed.session.conf.set(ENABLED_SETTING, closed.setting_before)
 
 
 def enable(
@@ -86,6 +87,10 @@ def enable(
     - queries with a sample, or with rand, monotonically_increasing_id or zipWithIndex directly on a source: their rows
       depend on Spark's partitions of the source;
     - queries of a session without adaptive execution, whose program can rely on the number of partitions.
+
+    >>> spark = penstock.enable(spark, config={"parallelism.default": 4})
+    >>> spark.range(100).selectExpr("id % 7 AS k").groupBy("k").count().count()
+    7
 
     Parameters
     ----------
@@ -111,14 +116,9 @@ def enable(
     Raises
     ------
     SessionError
-        If the session is a Spark Connect client, Spark's version is unsupported, or PySpark does not pin threads.
+        If the session is a Spark Connect client, PySpark does not pin threads, or Spark or Java is not supported.
     ConfigError
         If an option is unknown or its value is not allowed.
-
-    Examples
-    --------
-    >>> penstock.enable(spark)                                  # doctest: +SKIP
-    >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
     """
     check_settings(config, "the config of enable")
     check_strategies(strategies)
@@ -139,30 +139,30 @@ def install(
     *,
     progress: bool = False,
 ) -> JobRunner:
-    """Serve all sessions of an application whose setting ``enabled`` is not false; return their query runner."""
+    """Run the queries of an application's sessions unless their setting ``enabled`` is false; return the runner."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
     runner = JobRunner(config, file, strategies, Observer(bridge, options, ui), progress=progress)
-    # Options of a session are read when its queries are planned.
+    # The service has the options for all sessions; those of a session are read when its queries are planned.
     shared_options = Configuration.load(config, file=file, environ=os.environ)
     threshold = 0 if compares_small_queries(shared_options) else shared_options.integer(WHOLE_QUERY_THRESHOLD)
-    says_how = bool(strategies) or has_job_options(shared_options)
+    has_settings = bool(strategies) or has_job_options(shared_options)
     has_sink_options = any(
         shared_options.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE)
     )
     engine = native_engine() if computes_small_queries(bridge, shared_options) else None
-    service = query_hook.service(
+    service = query_hook.create_service(
         bridge,
         runner,
         threshold,
         JOB_OPTION_PREFIXES,
-        delegates_small=says_how,
+        delegates_small=has_settings,
         min_exchanges=MIN_EXCHANGES,
         engine=None if engine is None else engine.whole_query_predicate(bridge),
         has_sink_options=has_sink_options,
     )
-    query_hook.use(bridge, service)
+    query_hook.set_service(bridge, service)
     query_hook.install(bridge)
     _run_exit_queries_in_spark(bridge)
     return runner
@@ -172,6 +172,10 @@ def disable(spark: SparkSession | None = None) -> None:
     """Let Spark run the queries of a session again, from the next planned query on.
 
     `spark` is the session; if None, the active session.
+
+    >>> penstock.disable(spark)
+    >>> spark.conf.get("spark.penstock.enabled")
+    'false'
     """
     _session(spark).conf.set(ENABLED_SETTING, "false")
 
@@ -183,35 +187,39 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
     Blocks of several threads may overlap. The options of the block that was entered last apply to all of them.
 
     `spark` is the session; if None, the active session. `options` are as in `enable`.
+
+    >>> with penstock.enabled(spark):
+    ...     spark.range(100).selectExpr("id % 2 AS parity").distinct().count()
+    2
     """
     session = _session(spark)
     bridge = Bridge(session)
     with _LOCK:
-        opened = _Block(session, session.conf.get(ENABLED_SETTING, None), query_hook.current(bridge))
+        block = _EnabledBlock(session, session.conf.get(ENABLED_SETTING, None), query_hook.current_service(bridge))
         enable(session, **options)  # type: ignore[arg-type]
-        _OPEN.append(opened)
+        _OPEN_BLOCKS.append(block)
     try:
         yield session
     finally:  # blocks of several threads may end in any order
         with _LOCK:
-            _end(bridge, opened)
+            _close(bridge, block)
 
 
 def _run_exit_queries_in_spark(bridge: Bridge) -> None:
-    """Leave the queries of exit handlers to Spark: a job needs new threads, which cannot start then."""
-    if _ENDING:
+    """Let Spark run the queries of exit handlers: a job needs new threads, which cannot start during the exit."""
+    if _EXIT_BRIDGE:
         return
-    _ENDING.append(bridge)
+    _EXIT_BRIDGE.append(bridge)
 
     def end() -> None:
         with suppress(Exception):  # the JVM has already ended
-            query_hook.end(bridge)
+            query_hook.end_delegation(bridge)
 
     call_at_exit(end)
 
 
-_ENDING: list[Bridge] = []
-"""The bridge that reports the end of the program, once registered."""
+_EXIT_BRIDGE: list[Bridge] = []
+"""The bridge through which the end of the program is reported to the JVM; empty before the first call of `install`."""
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

@@ -1,13 +1,12 @@
-"""Changes of a stream graph as values: requests, applied changes and refused changes."""
+"""Changes of a stream graph: requests, applied changes and refused changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.decisions.log import Choice, Decision
     from penstock.graph.operators import DynamicFilterRef, Operator
     from penstock.graph.partitioner import Partitioner
@@ -16,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamEdgeUpdateRequest:
-    """A change of an edge; fields that are None (type number 0) stay unchanged."""
+    """A requested change of an edge; fields that are None (or a type number of 0) stay unchanged."""
 
     edge_id: str
     partitioner: Partitioner | None = None
-    type_number: int = 0
-    intra_input_correlated: bool | None = None
+    type_number: int = 0  # the input of the target: 1 for the left or only input, 2 for the right
+    intra_input_correlated: bool | None = None  # False: several tasks may read the rows of a subpartition
 
 
 @dataclass(frozen=True, slots=True)
 class StreamNodeUpdateRequest:
-    """A change of a node; fields that are None stay unchanged."""
+    """A requested change of a node; fields that are None stay unchanged."""
 
     node_id: int
     parallelism: int | None = None
@@ -42,8 +41,8 @@ UpdateRequest = StreamEdgeUpdateRequest | StreamNodeUpdateRequest
 class GraphChange:
     """An atomic change of a graph.
 
-    `nodes` and `edges` are pairs of each changed node or edge, before and after. `requests` led to the change; empty
-    for a rollback. `decision` is the decision behind it, or None.
+    `nodes` and `edges` have a pair (before, after) for each changed node or edge. `requests` are the requests that led
+    to the change; empty for a rollback. `decision` is the decision that caused the change, or None.
     """
 
     nodes: tuple[tuple[StreamNode, StreamNode], ...]
@@ -57,14 +56,14 @@ class GraphChange:
         return not self.nodes and not self.edges
 
     def applied_to(self, graph: StreamGraph) -> StreamGraph:
-        """Return the changed graph."""
+        """Return a graph with this change."""
         return graph.replace((new for _, new in self.nodes), (new for _, new in self.edges))
 
     @classmethod
     def between(
         cls, before: StreamGraph, after: StreamGraph, nodes: Iterable[int], edges: Iterable[str]
     ) -> GraphChange:
-        """Return the change from one graph to another, which differ in `nodes` and `edges` only."""
+        """Return the change from one graph to another; they may differ only in `nodes` and `edges`, given by id."""
         node_pairs = ((before.node(node_id), after.node(node_id)) for node_id in dict.fromkeys(nodes))
         edge_pairs = ((before.edge(edge_id), after.edge(edge_id)) for edge_id in dict.fromkeys(edges))
         return cls(

@@ -1,15 +1,14 @@
-"""The execution graph: each vertex is a tree of chained operators."""
+"""The job graph: its vertices, each a tree of chained operators, and the blocking edges between them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.graph.stream_graph import StreamEdge
 
 JobVertexID = str
@@ -17,7 +16,7 @@ JobVertexID = str
 
 @dataclass(frozen=True, slots=True)
 class JobEdge:
-    """A blocking edge between two vertices."""
+    """An edge between two vertices; the target starts when the source has finished."""
 
     stream_edge: StreamEdge
     source_vertex_id: JobVertexID
@@ -28,9 +27,9 @@ class JobEdge:
 class JobVertex:
     """Operators that run together in the same tasks.
 
-    `node_ids` are its stream nodes, each after its inputs; the last is the tail, whose records leave the vertex.
+    `node_ids` are its stream nodes, each after its inputs; the last is the tail, whose rows leave the vertex.
     `inputs` are the edges from other vertices. `parallelism` is the number of tasks that the user set, or None; also
-    None if inputs of a union have different numbers. `max_parallelism` is the smallest bound of its nodes, or None.
+    None if inputs of a union have different numbers. `max_parallelism` is the smallest maximum of its nodes, or None.
     """
 
     id: JobVertexID
@@ -42,7 +41,7 @@ class JobVertex:
 
     @property
     def tail_id(self) -> int:
-        """The node whose records leave the vertex."""
+        """The id of the node whose rows leave the vertex."""
         return self.node_ids[-1]
 
 
@@ -59,7 +58,7 @@ class JobGraph:
         return iter(tuple(self._vertices.values()))
 
     def add(self, vertex: JobVertex) -> None:
-        """Add a vertex; raise `GraphError` if its id is taken, or an input comes from an unknown vertex."""
+        """Add a vertex; raise `GraphError` if its id already exists, or an input comes from an unknown vertex."""
         if vertex.id in self._vertices:
             raise GraphError(f"two job vertices have the id {vertex.id}")
         for edge in vertex.inputs:

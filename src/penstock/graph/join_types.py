@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+_BEFORE_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Side(StrEnum):
@@ -22,17 +22,17 @@ class Side(StrEnum):
 
     @property
     def input_number(self) -> int:
-        """The type number of the side's edge: 1 or 2."""
+        """The `StreamEdge.type_number` of the side's edge: 1 or 2."""
         return 1 if self is Side.LEFT else 2
 
     @classmethod
     def of_input(cls, number: int) -> Side:
-        """Return the side whose edge has a type number."""
+        """Return the side whose edge has the type number `number`."""
         return cls.LEFT if number == 1 else cls.RIGHT
 
 
 class JoinType(StrEnum):
-    """The type of a join, under Spark's name."""
+    """The type of a join, by Spark's name."""
 
     INNER = "Inner"
     CROSS = "Cross"
@@ -47,11 +47,11 @@ class JoinType(StrEnum):
     @property
     def display_name(self) -> str:
         """The name in messages, such as ``full outer``."""
-        return _CAPITAL.sub(" ", self.value.removesuffix("Join")).lower()
+        return _BEFORE_CAPITAL.sub(" ", self.value.removesuffix("Join")).lower()
 
     @classmethod
     def parse(cls, text: str) -> JoinType | None:
-        """Return the type for the text that Spark prints, None if it is not supported.
+        """Return the type for the text that Spark prints, or None if the type is not supported.
 
         Spark prints an existence join with its column: ``ExistenceJoin(exists#12)``.
         """
@@ -65,7 +65,7 @@ class JoinType(StrEnum):
     def can_hash(self, side: Side) -> bool:
         """Whether a shuffled hash join may build its hash table from a side.
 
-        As Spark's ``canBuildShuffledHashJoinLeft`` and ``-Right``: an outer join may use either side.
+        These are the rules of Spark's ``canBuildShuffledHashJoinLeft`` and ``canBuildShuffledHashJoinRight``.
         """
         return side in _RULES[self].hash
 
@@ -76,35 +76,37 @@ class JoinType(StrEnum):
     def can_split(self, side: Side) -> bool:
         """Whether the join result of each row of a side is independent of the other rows of that side.
 
-        Then rows with equal keys may be split over tasks that all read the other side's rows of these keys, and a
-        filter on the side's columns may be pushed down below the join.
+        If it is, rows with equal keys may be split over tasks that all read the other side's rows of these keys. Also,
+        a filter on columns of the side may be applied before the join instead of after it.
         """
         return side in _RULES[self].split
 
     def keeps_keys(self, side: Side) -> bool:
-        """Whether the join returns the keys of a side unchanged, none replaced by null."""
-        return side in _RULES[self].keeps
+        """Whether the join returns the keys of a side unchanged, without replacing any by null."""
+        return side in _RULES[self].keeps_keys
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
+    """The sides for which a method of `JoinType` returns True: `can_build`, `can_hash`, and so on."""
+
     build: tuple[Side, ...]
     hash: tuple[Side, ...]
     filter: tuple[Side, ...]
     split: tuple[Side, ...]
-    keeps: tuple[Side, ...]
+    keeps_keys: tuple[Side, ...]
 
 
 _NONE, _LEFT, _RIGHT, _BOTH = (), (Side.LEFT,), (Side.RIGHT,), (Side.LEFT, Side.RIGHT)
 _RULES = {
-    JoinType.INNER: _Rules(build=_BOTH, hash=_BOTH, filter=_BOTH, split=_BOTH, keeps=_BOTH),
-    JoinType.CROSS: _Rules(build=_BOTH, hash=_BOTH, filter=_BOTH, split=_BOTH, keeps=_BOTH),
-    JoinType.LEFT_OUTER: _Rules(build=_RIGHT, hash=_BOTH, filter=_RIGHT, split=_LEFT, keeps=_LEFT),
-    JoinType.RIGHT_OUTER: _Rules(build=_LEFT, hash=_BOTH, filter=_LEFT, split=_RIGHT, keeps=_RIGHT),
-    JoinType.FULL_OUTER: _Rules(build=_NONE, hash=_BOTH, filter=_NONE, split=_NONE, keeps=_NONE),
-    JoinType.LEFT_SEMI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_BOTH, split=_LEFT, keeps=_LEFT),
-    JoinType.LEFT_ANTI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps=_LEFT),
-    JoinType.EXISTENCE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps=_LEFT),
-    # It raises an error if a row has two matches, so nothing may be filtered before it.
-    JoinType.LEFT_SINGLE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_NONE, split=_NONE, keeps=_LEFT),
+    JoinType.INNER: _Rules(build=_BOTH, hash=_BOTH, filter=_BOTH, split=_BOTH, keeps_keys=_BOTH),
+    JoinType.CROSS: _Rules(build=_BOTH, hash=_BOTH, filter=_BOTH, split=_BOTH, keeps_keys=_BOTH),
+    JoinType.LEFT_OUTER: _Rules(build=_RIGHT, hash=_BOTH, filter=_RIGHT, split=_LEFT, keeps_keys=_LEFT),
+    JoinType.RIGHT_OUTER: _Rules(build=_LEFT, hash=_BOTH, filter=_LEFT, split=_RIGHT, keeps_keys=_RIGHT),
+    JoinType.FULL_OUTER: _Rules(build=_NONE, hash=_BOTH, filter=_NONE, split=_NONE, keeps_keys=_NONE),
+    JoinType.LEFT_SEMI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_BOTH, split=_LEFT, keeps_keys=_LEFT),
+    JoinType.LEFT_ANTI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps_keys=_LEFT),
+    JoinType.EXISTENCE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps_keys=_LEFT),
+    # This join raises an error if a row has two matches, so no row may be filtered before it.
+    JoinType.LEFT_SINGLE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_NONE, split=_NONE, keeps_keys=_LEFT),
 }

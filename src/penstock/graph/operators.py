@@ -1,4 +1,4 @@
-"""Operators of the stream graph, with facts about them (None if unknown) and the decisions of strategies.
+"""Operators of the stream graph: facts about them, and the decisions of strategies.
 
 Strategies change operators with `StreamNodeUpdateRequest`.
 """
@@ -26,11 +26,11 @@ class FilterPath:
 
     `side` is the side that is filtered, by the keys of the other side. `targets` are the nodes after which the filter
     can be applied, the lowest first. `filter_source` is the join input that the keys are collected from: the other
-    side, or if that is chained, the exchanged input below it that contains all its keys. `keys_from` is the id of the
-    scan that the keys come from, or None.
+    side, or if that is chained to the join, the nearest exchanged input below it that contains all keys. `keys_from` is
+    the id of the scan that reads the first key, or None if the key is computed.
 
-    `prunes` says whether the lowest target is a source that prunes by the keys: partitions, or rows of a database;
-    `exact` whether it prunes by exact keys only.
+    `prunes` says whether the lowest target is a source that can skip data by the keys, such as partitions or rows of a
+    database. `exact` says whether it can do so only if the filter has exact keys.
     """
 
     side: Side
@@ -43,7 +43,7 @@ class FilterPath:
 
 @dataclass(frozen=True, slots=True)
 class DynamicFilterRef:
-    """A filter to apply after a node: `path` is an index into the filters of the join."""
+    """A dynamic filter to apply after a node: `path` is an index into `JoinOperator.filters` of the join."""
 
     join_id: int
     path: int
@@ -66,8 +66,8 @@ class OperatorKind(StrEnum):
     SINK_STAGE = "SinkStage"
 
 
-ADDS_TASKS = frozenset({OperatorKind.UNION, OperatorKind.OPAQUE})
-"""Operators whose tasks are those of all their inputs, so a parallelism of an input does not apply to the others."""
+CONCATENATING_KINDS = frozenset({OperatorKind.UNION, OperatorKind.OPAQUE})
+"""Operators that run the tasks of all their inputs, so the parallelism of an input applies only to that input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class Operator:
 class ScanOperator(Operator):
     """Reads a source.
 
-    `bytes` are the bytes to read before filters, from the source's statistics, and `rows` the approximate number of
-    rows; each is None if unknown.
+    `bytes` are the bytes to read before filters, from the source's statistics, and `rows` is the approximate number of
+    rows; each is None if unknown. `table` is the label of the source.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SOURCE, init=False)
@@ -99,9 +99,9 @@ class ScanOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class CalcOperator(Operator):
-    """Computes each result row from a single input row.
+    """Computes rows from the rows of its own task only: narrow operators, or a sort within tasks.
 
-    It `is_cheap` if it consists of projections and filters, and `drops_columns` if it only drops columns.
+    `is_cheap` says whether it has only projections and filters, and `drops_columns` whether it only drops columns.
     """
 
     kind: OperatorKind = field(default=OperatorKind.CALC, init=False)
@@ -113,8 +113,8 @@ class CalcOperator(Operator):
 class GroupingSets:
     """The expansion of rows before an aggregate: ROLLUP, CUBE or GROUPING SETS.
 
-    `node_id` is the node whose last operator expands the rows. `origins` has, for each grouping column, the join inputs
-    that it passes through, from the last join to the first.
+    `node_id` is the node whose last operator copies each row `copies` times. `origins` has, for each grouping column,
+    the join inputs that it passes through, from the last join to the first.
     """
 
     node_id: int
@@ -126,10 +126,10 @@ class GroupingSets:
 class AggregateOperator(Operator):
     """Aggregates groups.
 
-    `not_mergeable` says why partial results of a group cannot be merged in any order, or do not stay small; None if
-    they can and do. `grouping_sets` is the expansion before it, if rows may be aggregated before the expansion; else
-    None. `aggregates_first` says whether a strategy decided to do that, and `keeps_values` whether partial results
-    contain the distinct values of a group, and can be merged in any order.
+    `not_mergeable` is the reason why partial results of a group cannot be merged in any order, or may grow with the
+    group; None if neither holds. `grouping_sets` is the expansion before it, if rows may be aggregated before the
+    expansion; else None. `aggregates_first` says whether a strategy decided to aggregate before the expansion.
+    `keeps_values` says whether partial results contain the distinct values of a group, and can be merged in any order.
     """
 
     kind: OperatorKind = field(default=OperatorKind.AGGREGATE, init=False)
@@ -147,7 +147,7 @@ class AggregateOperator(Operator):
 class WindowOperator(Operator):
     """Computes window functions.
 
-    `not_divided` says why the rows of a key cannot be split over several tasks by their order; None if they can.
+    `not_divided` is the reason why the rows of a key cannot be divided among tasks by their order; None if they can.
     """
 
     kind: OperatorKind = field(default=OperatorKind.WINDOW, init=False)
@@ -160,12 +160,12 @@ class JoinSide:
 
     `hint` is the user's join hint for the side, by Spark's name, or None. `columns` are the ids of its columns, and
     `keys` the names of the join keys. `sources` are the ids of the source nodes below it, and `source_bytes` their
-    bytes before filters, of those with statistics; None if none has any. `may_shrink` says whether the side may be much
-    smaller than its sources: it filters, aggregates or will be filtered; `is_aggregated` whether its rows are groups of
-    rows of the sources.
+    bytes before filters, as far as statistics exist; None without statistics. `may_shrink` says whether the side may be
+    much smaller than its sources: it filters, aggregates or will be filtered. `is_aggregated` says whether its rows are
+    groups of rows of the sources.
 
-    `tables` are the names of the largest sources below it, the largest first. `key_tables` are those of them that
-    contain the join keys; empty if the keys are computed.
+    `tables` are the labels of the largest sources below it, the largest first. `key_tables` are the tables that contain
+    the join keys; empty if the keys are computed.
     """
 
     hint: str | None = None
@@ -180,7 +180,7 @@ class JoinSide:
 
 
 class ShuffledJoin(StrEnum):
-    """The join algorithm after an exchange."""
+    """The algorithm that joins exchanged rows within a task."""
 
     SHUFFLED_HASH = "shuffled hash join"
     SORT_MERGE = "sort-merge join"
@@ -188,10 +188,10 @@ class ShuffledJoin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JoinSequence:
-    """A chain of joins in a changed order.
+    """The order in which the joins of a chain run.
 
-    `chain` has the ids of its nodes in the order of the graph, from the first join to the last; `joins` has the ids of
-    its joins in the order in which they run.
+    `chain` has the node ids of the chain in the order of the graph, from the first join to the last. `joins` has the
+    ids of the joins in the order in which they run.
     """
 
     chain: tuple[int, ...]
@@ -220,7 +220,7 @@ class JoinOperator(Operator):
     """Joins two inputs by equal keys.
 
     `filters` are the paths along which keys of a side can filter the other side. `condition_columns` are the ids of all
-    columns in its condition, and `cannot_fail` says whether that cannot raise an error for any rows.
+    columns in its condition, and `cannot_fail` says whether the condition cannot raise an error for any row.
     """
 
     kind: OperatorKind = field(default=OperatorKind.JOIN, init=False)
@@ -254,22 +254,22 @@ class JoinOperator(Operator):
 
     @property
     def is_hinted(self) -> bool:
-        """Whether the user gave a join hint."""
+        """Whether the user set a join hint."""
         return self.left.hint is not None or self.right.hint is not None
 
     def can_split(self, side: Side) -> bool:
         """Whether a side may be split: the join type allows it, and Spark joins by key.
 
-        Only the hint ``merge`` guarantees that: other hints, if Spark cannot follow them, may lead to a broadcast.
+        Of all hints, only ``merge`` guarantees that: if Spark cannot follow another hint, it may broadcast a side.
         """
         return self.type.can_split(side) and {self.left.hint, self.right.hint} <= {None, "merge"}
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOperator(Operator):
-    """Writes rows to a sink, in files of `file_size` bytes unless None.
+    """Writes rows to a sink; `file_size` is the target bytes of a file, or None.
 
-    `measures_tasks` says that its number of tasks is decided from the time that its first rows take.
+    `measures_tasks` says whether a trial write of its first rows decides its number of tasks.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SINK, init=False)

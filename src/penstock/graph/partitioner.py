@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from penstock.errors import GraphError
 
-_NUMBER = re.compile(r"~\d+$")
+_UNIQUE_SUFFIX = re.compile(r"~\d+$")
 
 
 def key_text(key: str) -> str:
     """Return an expression key without the suffix that makes it unique (``ExpressionKeys.java``)."""
-    return _NUMBER.sub("", key)
+    return _UNIQUE_SUFFIX.sub("", key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Partitioner:
     """Base of all partitioners, which are compared by value."""
 
     name: ClassVar[str] = "CUSTOM"
-    chained: ClassVar[bool] = False
+    is_chained: ClassVar[bool] = False
     """Whether both ends run in the same vertex."""
 
     def __str__(self) -> str:
@@ -33,12 +33,12 @@ class ForwardPartitioner(Partitioner):
     """Rows stay in their task: both ends run in the same vertex."""
 
     name: ClassVar[str] = "FORWARD"
-    chained: ClassVar[bool] = True
+    is_chained: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class HashPartitioner(Partitioner):
-    """Rows are distributed by the hash of key expressions; `keys` are equal if and only if the expressions are."""
+    """Rows are distributed by the hash of key expressions; `keys` are their texts, equal for equal expressions only."""
 
     keys: tuple[str, ...]
     name: ClassVar[str] = "HASH"
@@ -78,10 +78,10 @@ class RescalePartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRebalancePartitioner(RebalancePartitioner):
-    """Batches go to the least loaded of the next few tasks; both ends run in the same stage."""
+    """Batches go to the least loaded of the next `max_traverse_size` tasks; both ends run in the same stage."""
 
     max_traverse_size: int
-    chained: ClassVar[bool] = True
+    is_chained: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"{self.name}(least loaded of {self.max_traverse_size})"
@@ -89,10 +89,10 @@ class AdaptiveRebalancePartitioner(RebalancePartitioner):
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRescalePartitioner(RescalePartitioner):
-    """Batches go to the least loaded of a few tasks; both ends run in the same stage."""
+    """Like `AdaptiveRebalancePartitioner`, but each task sends batches only to a few neighbouring consumers."""
 
     max_traverse_size: int
-    chained: ClassVar[bool] = True
+    is_chained: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"{self.name}(least loaded of {self.max_traverse_size})"
@@ -102,13 +102,13 @@ class AdaptiveRescalePartitioner(RescalePartitioner):
 class PulledRebalancePartitioner(RebalancePartitioner):
     """Rows are written in chunks; a task takes the next chunk whenever it is free.
 
-    `slots` is the number of tasks that can run at a time.
+    `slots` is the number of tasks that the cluster can run at a time.
     """
 
     slots: int
 
     def consumers(self, parallelism: int | None, maximum: int | None) -> int:
-        """Return the number of tasks: `parallelism` if it is set, else the number of slots, up to `maximum`."""
+        """Return the number of tasks: `parallelism` if set, else `slots` or `maximum`, whichever is smaller."""
         return parallelism or min(self.slots, maximum or self.slots)
 
     def __str__(self) -> str:
@@ -131,18 +131,18 @@ class GlobalPartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class ForwardForUnspecifiedPartitioner(Partitioner):
-    """A request: FORWARD if both ends can share a vertex, else RESCALE."""
+    """Requests FORWARD if both ends can share a vertex, else RESCALE."""
 
     name: ClassVar[str] = "FORWARD_FOR_UNSPECIFIED"
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardForConsecutiveHashPartitioner(Partitioner):
-    """FORWARD while the source's rows are hashed by these keys; becomes the hash exchange if that changes."""
+    """FORWARD as long as the source's rows are hash partitioned by `hash`; else strategies replace it by `hash`."""
 
     hash: HashPartitioner
     name: ClassVar[str] = "FORWARD_FOR_CONSECUTIVE_HASH"
-    chained: ClassVar[bool] = True
+    is_chained: ClassVar[bool] = True
 
 
 FORWARD = ForwardPartitioner()

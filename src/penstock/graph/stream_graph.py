@@ -1,17 +1,16 @@
-"""The logical graph of a job: operators and the edges between them."""
+"""The stream graph of a job: operators and the edges between them."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from penstock.base.location import SourceLine
+    from penstock.base.location import UserLine
     from penstock.graph.operators import DynamicFilterRef, Operator, OperatorKind
     from penstock.graph.partitioner import Partitioner
 
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 class StreamNode:
     """An operator in the stream graph.
 
-    `description` is the full operator on a single line. `parallelism` is the number of tasks that the user set, and
-    `max_parallelism` an upper bound of it; None if not set. `location` is the user's line that created it, or None.
-    `filters` are the dynamic filters to apply after it.
+    `description` is Spark's text of the operator on a single line. `parallelism` is the number of tasks that the user
+    set, and `max_parallelism` the maximum that the user or Penstock set; None if not set. `location` is the user's line
+    that created the operator, or None. `filters` are the dynamic filters to apply after it.
     """
 
     id: int
@@ -31,7 +30,7 @@ class StreamNode:
     description: str = ""
     parallelism: int | None = None
     max_parallelism: int | None = None
-    location: SourceLine | None = field(default=None, compare=False)
+    location: UserLine | None = field(default=None, compare=False)
     filters: tuple[DynamicFilterRef, ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,7 +48,7 @@ class StreamNode:
 class StreamEdge:
     """The connection from an operator to the next.
 
-    `type_number` is the input of the target: 1 for the left or only input, 2 for the right input.
+    `type_number` is the number of the target's input: 1 for the left or only input, 2 for the right input.
     `intra_input_correlated` says whether the rows of a subpartition must stay in the same task.
     """
 
@@ -69,11 +68,11 @@ class StreamEdge:
     @property
     def is_forward(self) -> bool:
         """Whether both ends run in the same vertex."""
-        return self.partitioner.chained
+        return self.partitioner.is_chained
 
     @property
     def exchange(self) -> str:
-        """The kind of data transfer: inside a task, or through a blocking shuffle."""
+        """How rows are transferred: ``PIPELINED`` within a vertex, or through a ``BLOCKING`` shuffle."""
         return "PIPELINED" if self.is_forward else "BLOCKING"
 
 
@@ -81,7 +80,7 @@ class StreamGraph:
     """The nodes and edges of a job, immutable; `StreamGraphContext` changes the graph of a running job.
 
     Raise `GraphError` if an id is used twice, an end of an edge is missing, there is a cycle, or a node with several
-    consumers has a FORWARD edge (its result must be materialised to be read more than once).
+    consumers has a FORWARD edge (its result must be materialized to be read more than once).
     """
 
     def __init__(self, nodes: Iterable[StreamNode], edges: Iterable[StreamEdge], name: str = "") -> None:
@@ -110,8 +109,9 @@ class StreamGraph:
         self._out[edge.source_id].append(edge.id)
 
     def _sorted(self) -> tuple[int, ...]:
-        missing = {node_id: len(edges) for node_id, edges in self._in.items()}
-        ready = deque(node_id for node_id, count in missing.items() if count == 0)
+        """Return the ids of all nodes, each after its inputs."""
+        unsorted_inputs = {node_id: len(edges) for node_id, edges in self._in.items()}
+        ready = deque(node_id for node_id, count in unsorted_inputs.items() if count == 0)
         order: list[int] = []
         while ready:
             node_id = ready.popleft()
@@ -120,8 +120,8 @@ class StreamGraph:
             if len(outgoing) > 1 and any(edge.is_forward for edge in outgoing):
                 raise GraphError(f"node {node_id} has several consumers and a FORWARD edge")
             for edge in outgoing:
-                missing[edge.target_id] -= 1
-                if missing[edge.target_id] == 0:
+                unsorted_inputs[edge.target_id] -= 1
+                if unsorted_inputs[edge.target_id] == 0:
                     ready.append(edge.target_id)
         if len(order) < len(self._nodes):
             raise GraphError(f"the graph has a cycle through nodes {sorted(set(self._nodes) - set(order))}")
@@ -164,3 +164,15 @@ class StreamGraph:
         new_nodes = {**self._nodes, **{node.id: node for node in nodes}}
         new_edges = {**self._edges, **{edge.id: edge for edge in edges}}
         return StreamGraph(new_nodes.values(), new_edges.values(), self.name)
+
+
+def reachable(start: int, neighbours: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """Yield a node and all nodes that `neighbours` leads to, each once; the last neighbour of a node comes first."""
+    seen, todo = {start}, [start]
+    while todo:
+        current = todo.pop()
+        yield current
+        for neighbour in neighbours(current):
+            if neighbour not in seen:
+                seen.add(neighbour)
+                todo.append(neighbour)

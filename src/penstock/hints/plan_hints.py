@@ -1,7 +1,8 @@
-"""Settings of the user for a position in a DataFrame's plan; the plan itself carries only a number."""
+"""Hints: settings of the user for a position in a DataFrame's plan; the plan contains only the number of a hint."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +12,23 @@ from penstock.spark.plans import dataframes
 from penstock.spark.run import barrier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from penstock.base.location import SourceLine
+    from penstock.base.location import UserLine
     from penstock.config import Configuration
     from penstock.connectors.core.base import Source
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """An exchange that the user requested, with the function that consumes its rows.
+class RequestedExchange:
+    """An exchange requested by `penstock.rebalance` or `rescale`, with the function that consumes its rows.
 
     `adaptive` and `max_traverse_size` are the arguments of the call, None to use the options. A `pointwise` exchange is
-    a rescale instead of a rebalance. `function` consumes the rows, and `schema` is that of its result; None if rows are
-    passed on unchanged. `origin` is the operator of the function in Spark's plan, if the exchange was derived from it.
+    a rescale instead of a rebalance. `function` consumes the rows, as pandas DataFrames if `is_pandas`; None if other
+    operators do. `schema` is the schema of its result. `function_operator` is the node with `function` if the exchange
+    is a ``repartition(n)`` in Spark's plan.
     """
 
     adaptive: bool | None = None
@@ -37,63 +37,64 @@ class Exchange:
     function: Any = field(default=None, repr=False)
     schema: StructType | str | None = None
     is_pandas: bool = False
-    origin: LogicalPlan | None = field(default=None, repr=False)
+    function_operator: LogicalPlan | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         size = self.max_traverse_size
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 2):
             raise RebalanceError.bad_traverse_size(size)
 
-    def resolved(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
-        """Return whether it is adaptive, and how many channels are compared; the call overrides the options.
+    def resolve_options(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
+        """Return whether the exchange is adaptive, and how many consumers it compares.
 
-        A call with only a traverse size is adaptive. An exchange with a single channel is not.
+        The arguments of the call override the options. A call with only a traverse size is adaptive. An exchange with a
+        single consumer is not; `channels` is the number of consumers, None if it is not decided yet.
         """
-        adaptive = self.adaptive
-        if adaptive is None:
-            adaptive = self.max_traverse_size is not None or config.flag(ADAPTIVE_PARTITIONER_ENABLED)
-        return adaptive and channels != 1, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
+        adapts = self.adaptive
+        if adapts is None:
+            adapts = self.max_traverse_size is not None or config.flag(ADAPTIVE_PARTITIONER_ENABLED)
+        return adapts and channels != 1, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanHint:
-    """The settings of the user for a position in a plan; what is not set is None.
+    """The settings of the user for a position in a plan; fields that are not set are None.
 
-    `name` is the name of the operator in plans and messages, or an empty string. `static` is the parallelism set by the
-    provider of the source.
+    `name` is the name of the operator in plans and messages, or an empty string. `static_parallelism` is the
+    parallelism that the provider of the source has set.
     """
 
     parallelism: int | None = None
     name: str = ""
     source: Source | None = None
-    static: int | None = None
-    exchange: Exchange | None = None
+    static_parallelism: int | None = None
+    exchange: RequestedExchange | None = None
     max_parallelism: int | None = None
-    location: SourceLine | None = None
+    location: UserLine | None = None
 
-    def above(self, inner: PlanHint) -> PlanHint:
-        """Return the hint merged with another hint for the same tasks; this hint takes precedence."""
-        maximum = least(self.max_parallelism, inner.max_parallelism)
-        number = self.parallelism or inner.parallelism
-        if self.parallelism is None and number is not None and maximum is not None and number > maximum:
-            number = None
+    def merged_over(self, below: PlanHint) -> PlanHint:
+        """Return the hint merged with a hint below it for the same tasks; this hint takes precedence."""
+        maximum = smallest_bound(self.max_parallelism, below.max_parallelism)
+        parallelism = self.parallelism or below.parallelism
+        if self.parallelism is None and parallelism is not None and maximum is not None and parallelism > maximum:
+            parallelism = None  # the maximum of this hint overrides the parallelism of the hint below it
         return replace(
             self,
-            parallelism=number,
-            name=self.name or inner.name,
-            source=self.source or inner.source,
-            static=self.static or inner.static,
+            parallelism=parallelism,
+            name=self.name or below.name,
+            source=self.source or below.source,
+            static_parallelism=self.static_parallelism or below.static_parallelism,
             max_parallelism=maximum,
         )
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class Stage:
-    """A function in a plan that runs in the same stage as the exchange before it.
+class ConsumerStage:
+    """The consumer function of an exchange that runs in the same Spark stage as the exchange.
 
-    `hint` are the settings of the user there, completed by the options. `reports` returns the reports of its tasks so
-    far. `with_options` returns a function that builds the stage for other options, None if they do not change it. None
-    for a stage that was built for a job.
+    `hint` has the settings of the user, completed by the options. `reports` returns the reports of its tasks so far.
+    `with_options` returns a function that builds the stage for the options of a job, or None if these do not change the
+    stage. The field itself is None for a stage that was built for a job.
     """
 
     hint: PlanHint
@@ -101,40 +102,40 @@ class Stage:
     with_options: Callable[[Configuration], Callable[[DataFrame], DataFrame] | None] | None = None
 
 
-def least(*bounds: int | None) -> int | None:
+def smallest_bound(*bounds: int | None) -> int | None:
     """Return the smallest of the bounds that are not None, or None."""
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a hint at its top; the hint lives as long as a plan with it.
+    """Return a DataFrame with a hint at the top of its plan; the hint exists as long as any plan contains it.
 
     `partitions` is the number of partitions in plain Spark; None for partitions of about 64 MiB.
     """
     below = dataframes.hint_below(df) if hint.exchange is None else None
     if isinstance(below, PlanHint) and below.exchange is None:
-        hint = hint.above(below)
+        hint = hint.merged_over(below)
     return dataframes.add_hint(df, hint, partitions)
 
 
-def lookup(number: int) -> PlanHint:
-    """Return the hint of a number; raise `PenstockError` if it was created in another process."""
+def hint_of_number(number: int) -> PlanHint:
+    """Return the hint with a number; raise `PenstockError` if the hint was created in another process."""
     hint = dataframes.hint_at(number)
     if not isinstance(hint, PlanHint):
-        message = "a plan carries a hint of another process"
+        message = "the plan contains a hint that was created in another process"
         raise PenstockError(message, hint="create the DataFrame again in this process")
     return hint
 
 
-def register_stage(df: DataFrame, stage: Stage) -> None:
-    """Associate the function of the latest ``DataFrame.mapInArrow`` call with a stage."""
+def register_consumer_stage(df: DataFrame, stage: ConsumerStage) -> None:
+    """Register a consumer stage for the function at the top of a DataFrame, the latest ``mapInArrow`` call."""
     barrier.attach_to_function(df, stage)
 
 
-def stage_of(function_id: int) -> Stage | None:
-    """Return the stage of a function in a plan, None for a function of the user."""
+def consumer_stage_of(function_id: int) -> ConsumerStage | None:
+    """Return the consumer stage of a function in a plan, or None for any other function."""
     stage = barrier.attached_to_function(function_id)
-    return stage if isinstance(stage, Stage) else None
+    return stage if isinstance(stage, ConsumerStage) else None
 
 
 def has_exchanges(plan: LogicalPlan) -> bool:
@@ -142,4 +143,4 @@ def has_exchanges(plan: LogicalPlan) -> bool:
     if barrier.has_attachments():
         return True
     numbers, _ = dataframes.hints_and_options(plan)
-    return any(lookup(number).exchange is not None for number in numbers)
+    return any(hint_of_number(number).exchange is not None for number in numbers)

@@ -1,1 +1,1 @@
-"""The history of jobs as events: in memory while they run, and in a folder of event logs."""
+"""The history of jobs: records of jobs in memory, and event logs in a folder, from which records are loaded."""

@@ -7,16 +7,15 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import HistoryError, first_line
-from penstock.history.record import ENDED
+from penstock.history.record import END_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.history.record import Event, JobRecord
 
 log = logging.getLogger("penstock.history")
@@ -28,7 +27,7 @@ class LogFile(Protocol):
     """A file that grows by lines."""
 
     def append(self, text: str) -> None:
-        """Append text so that a crash of this process does not lose it."""
+        """Append text so that it survives a crash of this process."""
 
     def close(self) -> None:
         """Close the file."""
@@ -41,7 +40,7 @@ class LogFolder(Protocol):
         """Return the name, bytes and modification time (seconds since the epoch) of each file."""
 
     def read(self, name: str, start: int, length: int) -> bytes:
-        """Return a part of a file."""
+        """Return at most `length` bytes of a file, from the byte `start`."""
 
     def create(self, name: str) -> LogFile:
         """Create a file."""
@@ -67,15 +66,18 @@ class LocalFile:
 
 
 class LocalFolder:
-    """A folder on this machine."""
+    """A folder on this machine; its path may be a ``file:`` URI."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(str(path).removeprefix("file://").removeprefix("file:"))
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return the name, bytes and modification time of each file; raise `HistoryError` if it cannot be read."""
+        """Return the name, bytes and modification time of each file; raise `HistoryError` if that fails."""
         if not self._path.is_dir():
-            raise HistoryError.no_folder(str(self._path))
+            raise HistoryError(
+                f"there is no folder {self._path} with event logs",
+                hint="jobs write them to the folder of the option jobmanager.archive.fs.dir",
+            )
         statuses = []
         try:
             with os.scandir(self._path) as entries:
@@ -88,7 +90,7 @@ class LocalFolder:
         return [(name, status.st_size, status.st_mtime) for name, status in statuses]
 
     def read(self, name: str, start: int, length: int) -> bytes:
-        """Return a part of a file."""
+        """Return at most `length` bytes of a file, from the byte `start`."""
         with (self._path / name).open("rb") as file:
             file.seek(start)
             return file.read(length)
@@ -107,7 +109,7 @@ class LocalFolder:
 
 
 class EventLog:
-    """The writer of a job's event log, which ends with the job. Thread-safe.
+    """The writer of a job's event log; it closes the log when the job ends. Thread-safe.
 
     The first error is reported once by the logger ``penstock.history``. Then the writer stops, and the job continues.
     """
@@ -118,7 +120,7 @@ class EventLog:
         self._lock = threading.Lock()
 
     def write(self, events: list[Event]) -> None:
-        """Append events; the event of a final state closes the log."""
+        """Append events; the event of a final state of the job closes the log."""
         text = "".join(json.dumps(event, default=str, separators=(",", ":")) + "\n" for event in events)
         with self._lock:
             file = self._file
@@ -126,35 +128,25 @@ class EventLog:
                 return
             try:
                 file.append(text)
-                if any(event.get("state") in ENDED for event in events if event["type"] == "state"):
+                if any(event.get("state") in END_STATES for event in events if event["type"] == "state"):
                     file.close()
                     self._file = None
-            except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
+            except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise their own exception classes
                 self._file = None
-                log.warning(
-                    "cannot write to the event log of job %s: %s; the job and its page continue without it",
-                    self._job_id,
-                    first_line(error),
-                )
+                message = "cannot write to the event log of job %s: %s; the job and its web page continue without it"
+                log.warning(message, self._job_id, first_line(error))
                 with suppress(Exception):  # closing flushes, which may fail again
                     file.close()
 
-    def close(self) -> None:
-        """Close the log."""
-        with self._lock:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
 
-
-def log_name(record: JobRecord) -> str:
+def log_file_name(record: JobRecord) -> str:
     """Return the file name of a job's log; names sort by the start time of the jobs."""
-    at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.started))
-    return f"{at}-{record.id}{SUFFIX}"
+    started = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.started))
+    return f"{started}-{record.id}{SUFFIX}"
 
 
-def events_of(data: bytes) -> Iterator[Event]:
-    """Yield the events in a log; an incomplete line, which a crash may leave, is skipped."""
+def parse_events(data: bytes) -> Iterator[Event]:
+    """Yield the events in a log; other lines, such as an incomplete line after a crash, are skipped."""
     for line in data.splitlines():
         try:
             event = json.loads(line)

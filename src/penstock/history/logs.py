@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count
 from penstock.errors import HistoryError, first_line
-from penstock.history.event_log import SUFFIX, events_of
+from penstock.history.event_log import SUFFIX, parse_events
 from penstock.history.record import JobRecord
-from penstock.history.summaries import LogHeader, is_alive
+from penstock.history.summaries import LogHeader, is_driver_alive
 
 if TYPE_CHECKING:
     from penstock.history.event_log import LogFolder
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.history")
 
 _ID = re.compile(r"[0-9a-f]{12}")
-_STAMP = len("20261122T120000")
+_TIME_LENGTH = len("20261122T120000")
 _MAX_READERS = 32
-"""The most log readers, each with its record, in memory."""
+"""Maximum number of log readers in memory, each with its record."""
 
 
 class LogReader:
@@ -47,63 +47,64 @@ class LogReader:
                 events, length = _complete_events(data)
                 self._record.apply_all(events)
                 self._offset += length
-            return self._record.frozen()
+            return self._record.snapshot()
 
 
 class History:
-    """The event logs in a folder; subfolders are ignored. All methods raise `HistoryError` if there is no such folder.
+    """The event logs in a folder without its subfolders. If a local folder is missing, a listing raises `HistoryError`.
 
-    `unread` is the number of logs that could not be read when all jobs were last listed.
+    `unreadable_count` is the number of logs that could not be read when the jobs were last listed.
     """
 
     def __init__(self, folder: LogFolder) -> None:
-        self.unread = 0
+        self.unreadable_count = 0
         self._folder = folder
+        # By log name: the size and modification time at which the header was read, and the header.
         self._headers: dict[str, tuple[tuple[int, float], LogHeader | None]] = {}
         self._readers: OrderedDict[str, LogReader] = OrderedDict()
         self._lock = threading.Lock()
 
-    def stamp(self) -> list[tuple[str, int, float]]:
+    def list_logs(self) -> list[tuple[str, int, float]]:
         """Return the name, bytes and modification time of each log, newest first."""
         return sorted((entry for entry in self._folder.entries() if entry[0].endswith(SUFFIX)), reverse=True)
 
     def summaries(self) -> list[Summary]:
-        """Return all readable jobs, newest first; reads only the first and last lines of logs that have grown."""
-        summaries, headers, unread = [], {}, {}
-        for name, size, modified in self.stamp():
-            entry = self._headers.get(name)
-            if entry is None or entry[0] != (size, modified):
+        """Return the summaries of all readable logs, newest first; only both ends of changed logs are read."""
+        summaries, headers, reasons_by_log = [], {}, {}
+        for name, size, modified in self.list_logs():
+            cached = self._headers.get(name)
+            if cached is None or cached[0] != (size, modified):
                 try:
-                    entry = (size, modified), LogHeader.of(self._folder, name, size)
+                    cached = (size, modified), LogHeader.of(self._folder, name, size)
                 except FileNotFoundError:  # removed since the listing
                     continue
-                except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
-                    unread[name] = first_line(error)
+                except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise their own exception classes
+                    reasons_by_log[name] = first_line(error)
                     continue
-            headers[name] = entry
-            if entry[1] is not None:
-                summaries.append(entry[1].now(modified))
+            headers[name] = cached
+            if cached[1] is not None:
+                summaries.append(cached[1].current_summary(modified))
         self._headers = headers
-        self._report(unread)
+        self._log_unreadable(reasons_by_log)
         return summaries
 
-    def _report(self, unread: dict[str, str]) -> None:
-        """Log the number of unreadable logs if it has changed."""
-        if unread and len(unread) != self.unread:
-            name, reason = next(iter(unread.items()))
-            log.warning("%s cannot be read: %s: %s", show_count(len(unread), "event log"), name, reason)
-        self.unread = len(unread)
+    def _log_unreadable(self, reasons_by_log: dict[str, str]) -> None:
+        """Log the number of unreadable logs if it has changed and is not 0."""
+        if reasons_by_log and len(reasons_by_log) != self.unreadable_count:
+            name, reason = next(iter(reasons_by_log.items()))
+            log.warning("%s cannot be read: %s: %s", show_count(len(reasons_by_log), "event log"), name, reason)
+        self.unreadable_count = len(reasons_by_log)
 
     def ids(self, prefix: str) -> list[str]:
         """Return the job ids that begin with a prefix, newest first."""
-        job_ids = (name[_STAMP + 1 :].removesuffix(SUFFIX) for name, _, _ in self.stamp())
+        job_ids = (name[_TIME_LENGTH + 1 :].removesuffix(SUFFIX) for name, _, _ in self.list_logs())
         return [job_id for job_id in job_ids if _ID.fullmatch(job_id) and job_id.startswith(prefix.lower())]
 
     def record(self, job_id: str) -> JobRecord | None:
-        """Return a snapshot of a job's record, None without a log; raise `HistoryError` if the log is unreadable."""
+        """Return a snapshot of a job's record, None if it has no log; raise `HistoryError` if its log is unreadable."""
         if not _ID.fullmatch(job_id):
             return None
-        entry = next((log for log in self.stamp() if log[0] == f"{log[0][:_STAMP]}-{job_id}{SUFFIX}"), None)
+        entry = next((entry for entry in self.list_logs() if entry[0][_TIME_LENGTH:] == f"-{job_id}{SUFFIX}"), None)
         if entry is None:
             return None
         name, size, modified = entry
@@ -112,7 +113,7 @@ class History:
         except Exception as error:
             self._readers.pop(name, None)  # its record may be inconsistent
             raise HistoryError.unreadable(name, first_line(error)) from error
-        if not record.is_ended and not is_alive(record.host, record.pid, modified):
+        if not record.is_ended and not is_driver_alive(record.host, record.pid, modified):
             record.interrupt()
         return record
 
@@ -126,8 +127,8 @@ class History:
 
 
 def _complete_events(data: bytes) -> tuple[list[Event], int]:
-    """Return the events of the complete lines, and the number of their bytes: the last line may be incomplete."""
+    """Return the events of the complete lines and the size of these lines; a running write may cut the last line."""
     end = data.rfind(b"\n") + 1
     # A part of a line is never valid JSON, so a valid last line only lacks its line break.
-    last = list(events_of(data[end:]))
-    return [*events_of(data[:end]), *last], len(data) if last else end
+    last_event = list(parse_events(data[end:]))
+    return [*parse_events(data[:end]), *last_event], len(data) if last_event else end

@@ -1,11 +1,12 @@
-"""Records of jobs and their parts, loaded from event logs: the common source of the API, the page and the terminal."""
+"""Records of jobs and their parts, created from lines of event logs; the web page and the terminal show records."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from penstock.decisions.record import DecisionRecord, JobSummary
 from penstock.events import ExecutionState
@@ -22,37 +23,35 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 Event = dict[str, Any]
 """A line of a job's event log; ``type`` is the kind of event, ``at`` its time in seconds since the epoch."""
-Row = TypeVar("Row")
+RecordType = TypeVar("RecordType")
 
 INTERRUPTED = "INTERRUPTED"
 """The state of a job whose driver died before the job ended."""
-ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", INTERRUPTED})
-_NAMED = {partitioner.name: partitioner for partitioner in (BROADCAST, GLOBAL, REBALANCE, RESCALE)}
+END_STATES = frozenset({"FINISHED", "FAILED", "CANCELED", INTERRUPTED})
+# Partitioners without arguments, by their names in logs of older releases.
+_PARTITIONERS = {partitioner.name: partitioner for partitioner in (BROADCAST, GLOBAL, REBALANCE, RESCALE)}
 
 
-def encoded_figure(figure: int | None) -> int:
-    """Return a figure as logs and the API contain it: -1 for unknown, as in Flink's REST API."""
+def encode_figure(figure: int | None) -> int:
+    """Return a figure for logs and the REST API, in which -1 means unknown, as in Flink's REST API."""
     return -1 if figure is None else figure
 
 
-def _decoded_figure(figure: int) -> int | None:
+def _decode_figure(figure: int) -> int | None:
     return None if figure < 0 else figure
 
 
-def _load(row_type: type[Row], values: Mapping[str, Any], /, **more: Any) -> Row:
-    """Return a record of the values that it has fields for; logs of newer releases contain more."""
-    names: Mapping[str, Any] = row_type.__dataclass_fields__  # type: ignore[attr-defined]
-    return row_type(**{name: value for name, value in values.items() if name in names} | more)
+def _load(record_type: type[RecordType], values: Mapping[str, Any], /, **overrides: Any) -> RecordType:
+    """Return a record with the values that it has fields for; the log of a newer release may contain more values."""
+    fields: Mapping[str, Any] = record_type.__dataclass_fields__  # type: ignore[attr-defined]
+    return record_type(**{name: value for name, value in values.items() if name in fields} | overrides)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """An operator of the stream graph; `values` are its plain values, as the log contains them."""
+    """An operator of the stream graph; `values` is the whole JSON object in the log."""
 
     id: str
     kind: str
@@ -67,7 +66,7 @@ class NodeRecord:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NodeRecord:
         """Load a node; logs of older releases have neither labels nor locations."""
-        figures = {name: _decoded_figure(values[name]) for name in ("parallelism", "max_parallelism")}
+        figures = {name: _decode_figure(values[name]) for name in ("parallelism", "max_parallelism")}
         return _load(cls, values, values=values, **figures)
 
     @property
@@ -78,12 +77,12 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """An edge of the stream graph; `words` say how its rows are distributed, empty if they stay in their task."""
+    """An edge between two node ids; `words` describe how its rows are distributed; empty if they stay in their task."""
 
     id: str
     source: str
     target: str
-    input: int
+    input: int  # the number of the target's input
     partitioner: str
     exchange: str
     words: str
@@ -136,25 +135,25 @@ class VertexRecord:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> VertexRecord:
         """Load a vertex; logs of older releases have no label."""
-        return _load(cls, cls._typed(values))
+        return _load(cls, cls._decode(values))
 
     def updated(self, values: Mapping[str, Any]) -> VertexRecord:
-        """Return the vertex with the values of a later line, which has only those that change."""
-        names = VertexRecord.__dataclass_fields__
-        return replace(self, **{name: value for name, value in self._typed(values).items() if name in names})
+        """Return the vertex with the values of a later line, which lacks constant values such as the name."""
+        fields = VertexRecord.__dataclass_fields__
+        return replace(self, **{name: value for name, value in self._decode(values).items() if name in fields})
 
     @staticmethod
-    def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
-        typed = dict(values)
+    def _decode(values: Mapping[str, Any]) -> dict[str, Any]:
+        decoded = dict(values)
         for name in ("max_parallelism", "parallelism", "tasks", "bytes_in", "bytes_out", "rows_out"):
-            if name in typed:
-                typed[name] = _decoded_figure(typed[name])
+            if name in decoded:
+                decoded[name] = _decode_figure(decoded[name])
         for name in ("nodes", "subpartitions"):
-            if name in typed:
-                typed[name] = tuple(typed[name])
-        if "inputs" in typed:
-            typed["inputs"] = tuple(_load(VertexInput, edge) for edge in typed["inputs"])
-        return typed
+            if name in decoded:
+                decoded[name] = tuple(decoded[name])
+        if "inputs" in decoded:
+            decoded["inputs"] = tuple(_load(VertexInput, edge) for edge in decoded["inputs"])
+        return decoded
 
     @property
     def display_name(self) -> str:
@@ -163,13 +162,13 @@ class VertexRecord:
 
     @property
     def started(self) -> float | None:
-        """When it started to run, None before that."""
+        """The time when the vertex started to run, in seconds since the epoch; None before that."""
         return self.timestamps.get("RUNNING")
 
     @property
     def ended(self) -> float | None:
-        """When it ended, None before that."""
-        return next((at for state, at in self.timestamps.items() if state in ENDED), None)
+        """The time when the vertex ended; None before that, and if the driver died before."""
+        return next((at for state, at in self.timestamps.items() if state in END_STATES), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """A change of the stream graph by the optimizer, with the reason as a sentence, and the id of its decision."""
+    """The optimizer's change of a node or edge, and the sentence and id of its decision, which users see if `shown`."""
 
     at: float
     what: str
@@ -223,7 +222,7 @@ class ChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A change of a strategy that was rejected, with the reason."""
+    """A change that a strategy requested and that was refused; `because` is the reason."""
 
     at: float
     what: str
@@ -243,12 +242,13 @@ class ErrorRecord:
 
 @dataclass
 class JobRecord:
-    """The state of a job, updated by `apply`.
+    """The state of a job, updated by `apply`. Times are in seconds since the epoch; `changed` is the last event's.
 
-    `query` is the origin of the query: its SQL text, the user's line, and, if Spark delegated it, the address of
-    Spark's own page of the waiting execution. `application` is the id of the Spark application and the address of its
-    pages. `nodes` and `edges` are the current stream graph, by ids; `vertices` the job vertices created so far, in
-    order. `tasks` are those of each vertex that has ended; `stages` the totals over all tasks of each of its stages.
+    `query` is the origin of the query: its SQL text, the user's line, whether Spark delegated it (``of_spark``), and
+    the address of Spark's page of the execution that waits for the job. `application` is the id of the Spark
+    application and the address of its pages. `nodes` and `edges` are the current stream graph, by ids; `vertices` the
+    job vertices created so far, in order. `tasks` and `stages` are those of each ended vertex, by its id. `spark` is
+    Spark's version, and `pending` the number of operators that are not part of a vertex yet.
     """
 
     id: str = "?"
@@ -275,19 +275,19 @@ class JobRecord:
     exceptions: list[ErrorRecord] = field(default_factory=list)
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
-    """Increases with every event."""
+    """Increases with every applied event."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def apply_all(self, events: list[Event]) -> None:
-        """Apply events atomically: a `frozen` record contains all of them or none."""
+        """Apply events atomically: a `snapshot` contains all of them or none."""
         with self._lock:
             for event in events:
                 self.apply(event)
 
-    def frozen(self) -> JobRecord:
+    def snapshot(self) -> JobRecord:
         """Return a snapshot that does not change while events are applied on another thread."""
         if self.is_ended:
-            return self
+            return self  # no event follows
         with self._lock:
             copies: dict[str, Any] = {
                 name: value.copy() for name, value in vars(self).items() if isinstance(value, (dict, list))
@@ -303,10 +303,10 @@ class JobRecord:
             self.version += 1
 
     def interrupt(self) -> None:
-        """Mark the job as interrupted at the end of its log."""
+        """Mark the job as interrupted at the time of the last event, and its unfinished vertices as canceled."""
         self.state, self.ended = INTERRUPTED, self.changed
         for vertex_id, vertex in self.vertices.items():
-            if vertex.state not in ENDED:
+            if vertex.state not in END_STATES:
                 self.vertices[vertex_id] = replace(vertex, state="CANCELED")
 
     def _on_job(self, event: Event) -> None:
@@ -317,7 +317,7 @@ class JobRecord:
     def _on_state(self, event: Event) -> None:
         self.state, self.pending = event["state"], event["pending"]
         self.timestamps.setdefault(self.state, event["at"])
-        if self.state in ENDED:
+        if self.state in END_STATES:
             self.ended = event["at"]
 
     def _on_nodes(self, event: Event) -> None:
@@ -333,8 +333,8 @@ class JobRecord:
         self.refused.append(_load(RefusedRecord, event))
 
     def _on_vertex(self, event: Event) -> None:
-        before = self.vertices.get(event["id"])
-        self.vertices[event["id"]] = VertexRecord.of(event) if before is None else before.updated(event)
+        vertex = self.vertices.get(event["id"])
+        self.vertices[event["id"]] = VertexRecord.of(event) if vertex is None else vertex.updated(event)
 
     def _on_tasks(self, event: Event) -> None:
         self.tasks[event["vertex"]] = [_load(TaskRecord, task) for task in event["tasks"]]
@@ -342,6 +342,7 @@ class JobRecord:
         self.stages[event["vertex"]] = [_load(StageRecord, stage) for stage in event.get("stages", ())]
 
     def _on_decision(self, event: Event) -> None:
+        # A later line of a decision replaces the earlier line. In an incomplete log, the index may be too large.
         index = min(event["index"], len(self.decisions))
         values = {key: value for key, value in event.items() if key not in {"type", "index"}}
         self.decisions[index : index + 1] = [DecisionRecord.from_dict(index, values)]
@@ -352,9 +353,9 @@ class JobRecord:
     @property
     def is_ended(self) -> bool:
         """Whether the job has ended."""
-        return self.state in ENDED
+        return self.state in END_STATES
 
-    def vertex_of(self) -> dict[str, str]:
+    def vertex_ids_by_node(self) -> dict[str, str]:
         """Return the vertex id of every stream node that is part of a vertex."""
         return {node: vertex.id for vertex in self.vertices.values() for node in vertex.nodes}
 
@@ -374,34 +375,35 @@ class JobRecord:
         return counts | {"pending-operators": self.pending}
 
     def seconds(self, now: float) -> float:
-        """Return its duration so far."""
+        """Return the duration of the job so far, in seconds."""
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)
 
     def summary(self, last_seconds: float | None = None) -> JobSummary:
-        """Return its summary; `last_seconds` is the duration of its previous run, None without one."""
+        """Return the summary of the job; `last_seconds` is the duration of its previous run; None if there is none."""
         tasks = sum(vertex.tasks or 0 for vertex in self.vertices.values())
         return JobSummary.of(self.decisions, tasks, self.seconds(time.time()), last_seconds)
 
 
 def _partitioner(text: str) -> Partitioner:
     """Parse the text that older releases wrote for a partitioner."""
-    name, _, rest = text.partition("(")
-    keys = _keys(rest.removesuffix(")"))
+    name, _, arguments = text.partition("(")
+    keys = _split_keys(arguments.removesuffix(")"))
     if name.startswith(FORWARD.name):
         return FORWARD
     if name == HashPartitioner.name and keys:
         return HashPartitioner(keys)
     if name == RangePartitioner.name:
         return RangePartitioner(keys)
-    return AdaptiveRebalancePartitioner(0) if rest else _NAMED.get(name, RESCALE)
+    # Of the other partitioners, only the adaptive ones have arguments: the number of compared consumers.
+    return AdaptiveRebalancePartitioner(0) if arguments else _PARTITIONERS.get(name, RESCALE)
 
 
-def _keys(text: str) -> tuple[str, ...]:
+def _split_keys(text: str) -> tuple[str, ...]:
     """Split keys at commas, but not at commas within parentheses."""
     keys, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if letter == "," and not depth:
-            keys.append(text[start:at])
-            start = at + 1
+    for position, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            keys.append(text[start:position])
+            start = position + 1
     return tuple(filter(None, map(str.strip, (*keys, text[start:]))))

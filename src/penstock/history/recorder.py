@@ -1,23 +1,22 @@
-"""Recording of a job: its events become lines of a log and a job record."""
+"""Records a job: converts its events into lines of the event log, and updates its job record."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.base.masking import mask, mask_value
 from penstock.events import VertexChanged
-from penstock.execution.context import group_of
+from penstock.execution.context import spark_job_group
 from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
 from penstock.spark.run.jobs import application, stage_figures, stages_of, tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from penstock.config import Configuration
     from penstock.events import JobStatusEvent
     from penstock.history.record import Event
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.history")
 
 _MAX_TASKS = 200
-"""The most tasks of a vertex that are recorded."""
+"""Maximum number of recorded tasks of a vertex."""
 
 
 class JobRecorder:
-    """A listener of a job that updates its record and passes each log line to `write`, such as `EventLog.write`.
+    """A listener of a job that updates the job's record and passes log lines to `write`, such as `EventLog.write`.
 
-    Without a bridge, tasks are not recorded.
+    If `bridge` is None, tasks and the Spark application are not recorded.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class JobRecorder:
         self._bridge = bridge
         self._lines = EventLines()
         self._listeners: list[Callable[[JobRecord], None]] = []
-        first: Event = {
+        header: Event = {
             "type": "job",
             "at": job.started,
             "id": job.id,
@@ -59,11 +58,11 @@ class JobRecorder:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "spark": bridge.spark.version if bridge is not None else "",
-            "config": _options(config),
-            "query": _query(job.origin),
+            "config": _option_values(config),
+            "query": _query_values(job.origin),
             "application": None if bridge is None else asdict(application(bridge)),
         }
-        self._record([first])
+        self._apply_and_write([header])
 
     def write_to(self, write: Callable[[list[Event]], None]) -> None:
         """Replace the consumer of log lines."""
@@ -75,22 +74,22 @@ class JobRecorder:
 
     def on_events(self, events: Sequence[JobStatusEvent]) -> None:
         """Record events; part of `JobStatusListener`."""
-        lines = [line for event in events for line in (*self._lines.of(event), *self._tasks(event))]
+        lines = [line for event in events for line in (*self._lines.lines_of(event), *self._task_lines(event))]
         if lines:
-            self._record(lines)
+            self._apply_and_write(lines)
 
-    def _record(self, lines: list[Event]) -> None:
+    def _apply_and_write(self, lines: list[Event]) -> None:
         self.record.apply_all(lines)
         self._write(lines)
         for listener in self._listeners:
             listener(self.record)
 
-    def _tasks(self, event: JobStatusEvent) -> Iterator[Event]:
+    def _task_lines(self, event: JobStatusEvent) -> Iterator[Event]:
         if not isinstance(event, VertexChanged) or not event.vertex.state.is_terminal or self._bridge is None:
             return
         vertex = event.vertex.vertex
         try:
-            stage_ids = stages_of(self._bridge, group_of(self._job_id, vertex))
+            stage_ids = stages_of(self._bridge, spark_job_group(self._job_id, vertex))
             tasks, stages = tasks_of(self._bridge, stage_ids, _MAX_TASKS), stage_figures(self._bridge, stage_ids)
         except Exception:
             log.debug("cannot read the task figures of %s", vertex.id, exc_info=True)
@@ -104,7 +103,7 @@ class JobRecorder:
         }
 
 
-def _query(origin: QueryOrigin | None) -> dict[str, str | bool | None] | None:
+def _query_values(origin: QueryOrigin | None) -> dict[str, str | bool | None] | None:
     if origin is None:
         return None
     return {
@@ -115,7 +114,7 @@ def _query(origin: QueryOrigin | None) -> dict[str, str | bool | None] | None:
     }
 
 
-def _options(config: Configuration | None) -> dict[str, dict[str, str]]:
+def _option_values(config: Configuration | None) -> dict[str, dict[str, str]]:
     if config is None:
         return {}
     return {

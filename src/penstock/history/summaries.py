@@ -8,45 +8,45 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.history.event_log import events_of
-from penstock.history.record import ENDED, INTERRUPTED, JobRecord
+from penstock.history.event_log import parse_events
+from penstock.history.record import END_STATES, INTERRUPTED, JobRecord
 
 if TYPE_CHECKING:
     from penstock.history.event_log import LogFolder
     from penstock.history.record import Event
 
-_HEAD, _TAIL = 1 << 16, 1 << 12
-"""The bytes to read first at the beginning and at the end of a log; nearly always enough."""
-_MORE = 4
-"""The factor by which more is read if they are not."""
+_HEAD_BYTES, _TAIL_BYTES = 1 << 16, 1 << 12
+"""The bytes of the first reads at the beginning and at the end of a log; nearly always enough."""
+_GROWTH_FACTOR = 4
+"""The factor between the sizes of a read and the next, larger read."""
 
-_LAST_TIME = 253_402_300_800.0
+_TIME_LIMIT = 253_402_300_800.0
 """The year 10000 in seconds since the epoch; later times cannot be formatted."""
-_LAST_PID = 1 << 31
+_PID_LIMIT = 1 << 31
 """Process ids are smaller on every system."""
-_STALE = 3600.0
+_STALE_SECONDS = 3600.0
 """Seconds without a change after which an unfinished log of another machine counts as interrupted."""
 
 
-def is_alive(host: str, pid: int, modified: float) -> bool:
-    """Whether the driver that writes a log is alive; for another machine this is a guess from the age of the log.
+def is_driver_alive(host: str, pid: int, modified: float) -> bool:
+    """Whether the driver that writes a log is alive; on another machine, it counts as alive until the log is stale.
 
     `modified` is the time when the log was last changed, in seconds since the epoch.
     """
     if host != socket.gethostname():
-        return time.time() - modified < _STALE
+        return time.time() - modified < _STALE_SECONDS
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError, ValueError):
+    except (PermissionError, OverflowError, ValueError):  # a process of another user, or an id that cannot be checked
         return True
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a job."""
+    """The summary of a job; times are in seconds since the epoch, `changed` is that of the last event."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class Summary:
         )
 
     def seconds(self, now: float) -> float:
-        """Return its duration so far."""
+        """Return the duration of the job so far, in seconds."""
         return (self.ended if self.ended is not None else now) - self.started
 
     @property
@@ -89,15 +89,15 @@ class LogHeader:
 
     @classmethod
     def of(cls, folder: LogFolder, name: str, size: int) -> LogHeader | None:
-        """Read the beginning and the end of a log; return None if the file is not an event log."""
+        """Read both ends of a log; return None if it is not an event log. Raise `ValueError` as `check` does."""
         record = JobRecord()
-        first = _first_line(folder, name, size)
-        for event in events_of(first):
+        first_line = _first_line(folder, name, size)
+        for event in parse_events(first_line):
             record.apply(event)
         if record.id == "?":
             return None
         counts: dict[str, int] = {}
-        for event in _last_events(folder, name, len(first), size):
+        for event in _last_events(folder, name, len(first_line), size):
             record.changed = max(record.changed, float(event.get("at", 0.0)))
             if event.get("type") == "state":
                 record.apply(event)
@@ -109,50 +109,50 @@ class LogHeader:
         return header
 
     def check(self) -> None:
-        """Raise `ValueError` for a value of an unexpected type or size: a log is untrusted, any user may write it."""
+        """Raise `ValueError` for a value of an unexpected type or size; other users may have written the log."""
         job = self.summary
         times = [job.started, job.changed, *([] if job.ended is None else [job.ended])]
-        is_valid = {
+        checks = {
             "text": all(isinstance(text, str) for text in (job.id, job.name, job.state, self.host)),
-            "time": all(isinstance(at, (int, float)) and 0 <= at < _LAST_TIME for at in times),
-            "process id": isinstance(self.pid, int) and 0 <= self.pid < _LAST_PID,
+            "time": all(isinstance(at, (int, float)) and 0 <= at < _TIME_LIMIT for at in times),
+            "process id": isinstance(self.pid, int) and 0 <= self.pid < _PID_LIMIT,
             "number of steps": isinstance(job.counts, dict)
             and all(isinstance(state, str) and isinstance(count, int) for state, count in job.counts.items()),
         }
-        invalid = [name for name, is_right in is_valid.items() if not is_right]
+        invalid = [name for name, is_valid in checks.items() if not is_valid]
         if invalid:
             raise ValueError(f"its first or last lines have a {invalid[0]} of an unexpected type or size")
 
-    def now(self, modified: float) -> Summary:
+    def current_summary(self, modified: float) -> Summary:
         """Return the current state of the job: an unfinished job is interrupted if its driver is dead.
 
         `modified` is the time when the log was last changed, in seconds since the epoch.
         """
         job = self.summary
-        if job.state in ENDED or is_alive(self.host, self.pid, modified):
+        if job.state in END_STATES or is_driver_alive(self.host, self.pid, modified):
             return job
         return replace(job, state=INTERRUPTED, ended=job.changed)
 
 
 def _first_line(folder: LogFolder, name: str, size: int) -> bytes:
-    length = _HEAD
+    length = _HEAD_BYTES
     while True:
-        first, end, _ = folder.read(name, 0, min(size, length)).partition(b"\n")
-        if end or length >= size:
-            return first
-        length *= _MORE
+        first_line, line_break, _ = folder.read(name, 0, min(size, length)).partition(b"\n")
+        if line_break or length >= size:
+            return first_line
+        length *= _GROWTH_FACTOR
 
 
-def _last_events(folder: LogFolder, name: str, first: int, size: int) -> list[Event]:
-    """Return the last events of a log, back to the last event with the state of the job.
+def _last_events(folder: LogFolder, name: str, first_line_bytes: int, size: int) -> list[Event]:
+    """Return the last events of a log, at least from the last event with the state of the job.
 
-    In the log of a running or interrupted job, hundreds of decisions and tasks may follow it.
+    In the log of a running or interrupted job, hundreds of decisions and tasks may follow that event.
     """
-    length = _TAIL
+    length = _TAIL_BYTES
     while True:
-        start = max(size - length, first)
-        # The text before the first line break is a part of a line, or the first line, which was read already.
-        events = list(events_of(folder.read(name, start, size - start).partition(b"\n")[2]))
-        if start == first or any(event.get("type") == "state" for event in events):
+        start = max(size - length, first_line_bytes)
+        # The text before the first line break is the end of a line that begins before `start`.
+        events = list(parse_events(folder.read(name, start, size - start).partition(b"\n")[2]))
+        if start == first_line_bytes or any(event.get("type") == "state" for event in events):
             return events
-        length *= _MORE
+        length *= _GROWTH_FACTOR

@@ -11,15 +11,15 @@ from typing import Protocol
 
 
 class InstrumentKind(StrEnum):
-    """The type of a metric."""
+    """The type of a metric: the names are those of OpenTelemetry, the values those of Prometheus."""
 
     COUNTER = "counter"
     UP_DOWN_COUNTER = "gauge"
     HISTOGRAM = "histogram"
 
 
-SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
-"""The bucket bounds of histograms in seconds: from a small query to several hours, about two per power of ten."""
+DURATION_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
+"""Upper bounds of the histogram buckets, in seconds: two per power of ten, from a small query to almost 3 hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,17 @@ class Instrument:
     """A metric of jobs."""
 
     name: str
-    """Its name for OpenTelemetry."""
+    """The name of the metric for OpenTelemetry."""
     kind: InstrumentKind
     unit: str
-    """In the Unified Code for Units of Measure: ``s``, ``By``, or the counted noun in braces."""
+    """The unit in the Unified Code for Units of Measure: ``s``, ``By``, or the counted noun in braces."""
     doc: str
     label: str = ""
-    """The name of its label; empty without one."""
+    """The name of the only label of the metric; empty if it has none."""
 
     @property
     def prometheus_name(self) -> str:
-        """Its name for Prometheus, with the unit and the suffix of counters."""
+        """The name of the metric for Prometheus, with the unit and the suffix of counters."""
         unit = {"s": "_seconds", "By": "_bytes"}.get(self.unit, "")
         total = "_total" if self.kind is InstrumentKind.COUNTER else ""
         return self.name.replace(".", "_") + unit + total
@@ -58,6 +58,7 @@ WRITTEN = Instrument("penstock.written", _COUNTER, "By", "Bytes that vertices wr
 ROWS_WRITTEN = Instrument("penstock.rows.written", _COUNTER, "{row}", "Rows that vertices wrote.")
 NOT_SHUFFLED = Instrument("penstock.not_shuffled", _COUNTER, "By", "Bytes that were not shuffled because of decisions.")
 DECISIONS = Instrument("penstock.decisions", _COUNTER, "{decision}", "Decisions.", "kind")
+# The name is public. "came_otherwise" means that a fallback replaced the decision.
 NOT_CARRIED_OUT = Instrument(
     "penstock.decisions.came_otherwise", _COUNTER, "{decision}", "Decisions that could not be carried out.", "kind"
 )
@@ -68,5 +69,5 @@ INSTRUMENTS = tuple(value for value in globals().values() if isinstance(value, I
 class Meter(Protocol):
     """A consumer of metric values."""
 
-    def add(self, instrument: Instrument, figure: float, label: str = "") -> None:
-        """Add a value to a counter, or record an observation of a histogram."""
+    def add(self, instrument: Instrument, value: float, label: str = "") -> None:
+        """Add a value to a counter, or record it in a histogram; `label` is the value of the label."""

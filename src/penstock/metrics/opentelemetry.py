@@ -1,4 +1,4 @@
-"""Metrics for OpenTelemetry. The application sets up the SDK, which exports them; without an SDK they are dropped."""
+"""Metrics for OpenTelemetry. Its SDK, which the application sets up, exports them; without an SDK they are dropped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry import metrics
 
 import penstock
-from penstock.metrics.instruments import INSTRUMENTS, SECONDS, Instrument, InstrumentKind
+from penstock.metrics.instruments import DURATION_BUCKETS, INSTRUMENTS, Instrument, InstrumentKind
 
 
 class OpenTelemetryMeter:
@@ -20,12 +20,12 @@ class OpenTelemetryMeter:
     def _create(self, instrument: Instrument) -> Any:
         name, unit, doc = instrument.name, instrument.unit, instrument.doc
         if instrument.kind is InstrumentKind.HISTOGRAM:
-            return self._meter.create_histogram(name, unit, doc, explicit_bucket_boundaries_advisory=SECONDS)
+            return self._meter.create_histogram(name, unit, doc, explicit_bucket_boundaries_advisory=DURATION_BUCKETS)
         if instrument.kind is InstrumentKind.COUNTER:
             return self._meter.create_counter(name, unit, doc)
         return self._meter.create_up_down_counter(name, unit, doc)
 
-    def add(self, instrument: Instrument, figure: float, label: str = "") -> None:
+    def add(self, instrument: Instrument, value: float, label: str = "") -> None:
         """Record a value; part of `Meter`."""
         target, attributes = self._instruments[instrument.name], {instrument.label: label} if instrument.label else {}
-        (target.record if instrument.kind is InstrumentKind.HISTOGRAM else target.add)(figure, attributes)
+        (target.record if instrument.kind is InstrumentKind.HISTOGRAM else target.add)(value, attributes)

@@ -8,8 +8,8 @@ After::
 
     sales ──HASH──▶ aggregate ─FORWARD─▶ sort ──▶ sink
 
-The chain ends at an operator that may produce more rows than it reads, and at an operator with a parallelism set by the
-user. If several tasks read the rows after all, Spark exchanges them inside the vertex, so the result is the same.
+The chain ends at an operator that may produce more rows than it reads, and at an operator whose parallelism the user
+set. If the vertex nevertheless has several tasks, Spark exchanges rows inside it, so the result is the same.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartition
 from penstock.optimizer.graphs import relying_edges
 from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
-_COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
-_REMOVED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
+_COLLAPSIBLE_KINDS = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
+_REMOVABLE_EXCHANGES = (HashPartitioner, RangePartitioner, GlobalPartitioner)
 
 
 class CollapseExchanges(StreamGraphOptimizationStrategy):
-    """Removes exchanges after an operator whose measured input fits a task."""
+    """Removes exchanges after an operator whose measured input a single task can read."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Chain the downstream operators to operators with a small input."""
@@ -38,12 +38,12 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
             if result.total > context.resources.volume_per_task:
                 continue
             for edge in context.stream_graph.out_edges(node_id):
-                if not context.is_frozen(edge.target_id) and isinstance(edge.partitioner, _REMOVED):
-                    changed |= self._chain(edge.target_id, result, context)
+                if not context.is_frozen(edge.target_id) and isinstance(edge.partitioner, _REMOVABLE_EXCHANGES):
+                    changed |= self._chain_downstream(edge.target_id, result, context)
         return changed
 
-    def _chain(self, head: int, result: ResultInfo, context: StrategyContext) -> bool:
-        graph, current, changed = context.stream_graph, head, False
+    def _chain_downstream(self, first_id: int, result: ResultInfo, context: StrategyContext) -> bool:
+        graph, current, changed = context.stream_graph, first_id, False
         while self._fits_single_task(graph.node(current), len(graph.in_edges(current))):
             outgoing = graph.out_edges(current)
             if len(outgoing) != 1:
@@ -51,14 +51,14 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
             (edge,) = outgoing
             target = graph.node(edge.target_id)
             if not edge.is_forward:
-                if not isinstance(edge.partitioner, _REMOVED) or not self._can_chain(target, graph):
+                if not isinstance(edge.partitioner, _REMOVABLE_EXCHANGES) or not self._can_chain(target, graph):
                     break
                 request = StreamEdgeUpdateRequest(edge.id, FORWARD)
-                reason = f"a single task reads all {show_bytes(result.total)} of input to {graph.node(head).name}"
+                reason = f"a single task reads all {show_bytes(result.total)} of input to {graph.node(first_id).name}"
                 chosen = f"no {edge.partitioner} exchange"
                 explanation = Explanation(
                     f"{context.display_name(target)}: no shuffle before it, as a single task already has all rows "
-                    f"(the input of {context.display_name(graph.node(head))} is {show_bytes(result.total)})"
+                    f"(the input of {context.display_name(graph.node(first_id))} is {show_bytes(result.total)})"
                 )
                 figures = {"bytes": result.total}
                 if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, explanation, **figures):
@@ -68,10 +68,11 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
         return changed
 
     def _can_chain(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node does not need the exchange before it, and no join after it relies on the partitioning."""
-        feeds_join = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
-        return self._fits_single_task(node, len(graph.in_edges(node.id))) and not feeds_join
+        """Whether a node in a single task can do without its exchange: neither the node nor a later join needs it."""
+        is_join_input = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
+        return self._fits_single_task(node, len(graph.in_edges(node.id))) and not is_join_input
 
     def _fits_single_task(self, node: StreamNode, inputs: int) -> bool:
-        narrow = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
-        return inputs == 1 and node.parallelism is None and (node.kind in _COLLAPSED or narrow)
+        """Whether a node's kind and settings allow a single task; the callers have checked the size of its input."""
+        is_cheap_calc = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
+        return inputs == 1 and node.parallelism is None and (node.kind in _COLLAPSIBLE_KINDS or is_cheap_calc)

@@ -28,25 +28,25 @@ from penstock.config.options import (
 from penstock.decisions.estimates import Estimate, Unit
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import DynamicFilterRef, JoinInput, JoinOperator, ScanOperator, StreamNodeUpdateRequest
-from penstock.graph.labels import keys_of, side_name
+from penstock.graph.labels import on_keys, side_name
 from penstock.optimizer.graphs import EquiJoin, broadcast_to, crosses_exchange, equi_join, equi_joins, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
     from penstock.graph import FilterPath, StreamGraph
 
-JOIN, SIDE, SKIPS = "join", "side", "skips"
-"""Figures of a filter decision: the join and side that provide the keys, and whether the source skips data."""
+JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE = "join", "side", "skips"
+"""The names of figures of a filter decision: the join and side of the keys, and whether the source skips data."""
 
 
 def filter_selectivity(rows: int | None, scanned: int | None, filtered: int | None) -> float | None:
-    """Estimate the fraction of the filtered rows that a filter keeps; None if the row counts are unknown.
+    """Estimate the fraction of rows that pass a filter; None if the row counts are unknown.
 
-    Keys are usually unique in the smaller of two joined tables. So the filter keeps the fraction of the rows of the
-    smaller table that the keys come from.
+    Keys are usually unique in the smaller of two joined tables. So the fraction of rows that pass is about the fraction
+    of the rows of the smaller table that provide keys.
 
-    `rows` are the rows that the keys come from, `scanned` those read from the source table of the keys, and `filtered`
-    those of the source that would be filtered; None if unknown.
+    `rows` is the number of rows that the keys are collected from, `scanned` the number read from the source table of
+    the keys, and `filtered` the number in the source to be filtered; None if unknown.
     """
     if rows == 0:
         return 0.0
@@ -55,8 +55,8 @@ def filter_selectivity(rows: int | None, scanned: int | None, filtered: int | No
     return min(1.0, rows / min(scanned, filtered or scanned))
 
 
-def scan(graph: StreamGraph, node_id: int) -> ScanOperator:
-    """Return the scan operator of a source, or an empty scan operator for any other node."""
+def scan_operator(graph: StreamGraph, node_id: int) -> ScanOperator:
+    """Return the scan operator of a source, or a `ScanOperator` without figures for any other node."""
     operator = graph.node(node_id).operator
     return operator if isinstance(operator, ScanOperator) else ScanOperator()
 
@@ -64,25 +64,26 @@ def scan(graph: StreamGraph, node_id: int) -> ScanOperator:
 def is_small_table(source_id: int, selectivity: float, join_id: int, context: StrategyContext) -> bool:
     """Whether a source is a small broadcast table that is faster to read completely than to filter by awaited keys.
 
-    Filtering also pays off if there is an exchange between the joins, because rows without a match are then not
-    exchanged, and if the keys of the source filter another table before its exchange.
+    `selectivity` is the fraction of rows that pass the filter, and `join_id` the join that the filter belongs to. False
+    if there is an exchange between a join that reads the broadcast and the join `join_id`, because a filter then
+    reduces the exchanged rows. Also False if the keys of the source filter another table before its exchange.
     """
     graph = context.stream_graph
-    saved = (1 - selectivity) * (scan(graph, source_id).bytes or 0)
-    lookups = broadcast_to(graph, source_id)
-    if not lookups or saved >= context.resources.volume_per_task:
+    saved = (1 - selectivity) * (scan_operator(graph, source_id).bytes or 0)
+    broadcast_joins = broadcast_to(graph, source_id)
+    if not broadcast_joins or saved >= context.resources.volume_per_task:
         return False
-    if any(crosses_exchange(graph, lookup, join_id) for lookup in lookups):
+    if any(crosses_exchange(graph, broadcast_join, join_id) for broadcast_join in broadcast_joins):
         return False
     return not any(
-        path.filter_source.join_id in lookups and crosses_exchange(graph, path.targets[0], join.id)
+        path.filter_source.join_id in broadcast_joins and crosses_exchange(graph, path.targets[0], join.id)
         for join in equi_joins(graph)
         for path in join.operator.filters
     )
 
 
 def measured_selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Estimate the fraction of probe rows that a broadcast join keeps: 1 if unknown, None before it is measured."""
+    """Estimate the fraction of probe rows that match in a broadcast join: 1 if unknown, None if nothing is measured."""
     build = join.broadcast_side
     result = None if build is None else context.result(join.edges[build].source_id)
     if build is None or result is None:
@@ -96,14 +97,14 @@ def measured_selectivity(join: EquiJoin, context: StrategyContext) -> float | No
 
 
 class DynamicFiltering(StreamGraphOptimizationStrategy):
-    """Adds filters to nodes; the keys are collected when the vertex with the node starts."""
+    """Adds dynamic filters to nodes; the keys are collected when the vertex of the node starts."""
 
     def __init__(self) -> None:
-        self._seen: set[DynamicFilterRef] = set()
+        self._decided: set[DynamicFilterRef] = set()
         self._paths: dict[JoinInput, list[tuple[DynamicFilterRef, FilterPath]]] = {}
 
     def initialize(self, context: StrategyContext) -> None:
-        """Collect the filter paths that start at each join side."""
+        """Register the filter paths of all joins, by the join input that their keys come from."""
         for join in equi_joins(context.stream_graph):
             for index, path in enumerate(join.operator.filters):
                 ref = DynamicFilterRef(join.id, index)
@@ -123,9 +124,9 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         return changed
 
     def _add(self, ref: DynamicFilterRef, path: FilterPath, result: ResultInfo, context: StrategyContext) -> bool:
-        if ref in self._seen:
+        if ref in self._decided:
             return False
-        self._seen.add(ref)
+        self._decided.add(ref)
         graph, config = context.stream_graph, context.config
         rows = result.rows
         if rows is None or rows > config.integer(DYNAMIC_FILTERING_MAX_KEYS):
@@ -133,9 +134,9 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if path.exact and rows > config.integer(DYNAMIC_FILTERING_EXACT_KEYS):
             path = replace(path, prunes=False)
         scanned = None if path.keys_from is None else context.rows_scanned(path.keys_from)
-        estimate = filter_selectivity(rows, scanned, scan(graph, path.targets[0]).rows)
+        estimate = filter_selectivity(rows, scanned, scan_operator(graph, path.targets[0]).rows)
         selectivity = 1.0 if estimate is None else estimate
-        target, prunes = self._target(path, selectivity, context)
+        target, prunes = self._choose_target(path, selectivity, context)
         if target is None or not (prunes or _is_worth_it(target, selectivity, ref, path, context)):
             return False
         node, source = graph.node(target), path.filter_source
@@ -146,15 +147,15 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if prunes:
             effect = f", which keep about {selectivity:.1%} of the rows" if selectivity < 1 else ""
             reason = f"the source can skip data that has none of {keys}{effect}"
-        figures = {"rows": rows, JOIN: source.join_id, SIDE: source.side, SKIPS: int(prunes)}
+        figures = {"rows": rows, JOIN_FIGURE: source.join_id, SIDE_FIGURE: source.side, SKIPS_FIGURE: int(prunes)}
         explanation = _explanation(ref, path, rows, estimate, context)
         return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, explanation, **figures)
 
-    def _target(self, path: FilterPath, selectivity: float, context: StrategyContext) -> tuple[int | None, bool]:
+    def _choose_target(self, path: FilterPath, selectivity: float, context: StrategyContext) -> tuple[int | None, bool]:
         """Return the node to filter at, and whether the source can skip data by the filter.
 
-        Prefers the lowest pending node, but above broadcast joins that keep fewer rows, because a lookup in their small
-        tables is cheaper than a lookup in a large filter.
+        Prefer the lowest pending node, but above broadcast joins in which fewer rows have a match, because a lookup in
+        their small hash tables is cheaper than a lookup in a large filter.
         """
         graph = context.stream_graph
         pending = [
@@ -183,9 +184,9 @@ def _explanation(
     join = graph.node(ref.join_id).operator
     assert isinstance(join, JoinOperator)
     assert key_join is not None
-    table = scan(graph, path.targets[0]).table or side_name(join, path.side)
+    table = scan_operator(graph, path.targets[0]).table or side_name(join, path.side)
     source = key_join.side_name(path.filter_source.side)
-    sentence = f"{table} keeps only rows with a key of {source}{keys_of(join, path.side)}"
+    sentence = f"{table} keeps only rows with a key of {source}{on_keys(join, path.side)}"
     reason = f"{source} has only {show_count(rows, 'row')}"
     option, estimate = DYNAMIC_FILTERING_ENABLED, None
     if path.prunes:
@@ -202,13 +203,13 @@ def _explanation(
 def _is_worth_it(
     target: int, selectivity: float, ref: DynamicFilterRef, path: FilterPath, context: StrategyContext
 ) -> bool:
-    """Whether a filter above a node is worth its lookups if the source itself cannot skip the rows."""
+    """Whether a filter at the node `target` saves more than its lookups cost, if the source cannot skip data by it."""
     graph, limit = context.stream_graph, context.config.get(DYNAMIC_FILTERING_SELECTIVITY)
     assert isinstance(limit, float)
     return (
         selectivity <= limit
         and crosses_exchange(graph, target, ref.join_id)
-        # Otherwise a join chained to the node already looks up the same keys.
+        # Otherwise a join that is chained to the node already looks up the same keys.
         and crosses_exchange(graph, target, path.filter_source.join_id, unless_reached=True)
         and not is_small_table(path.targets[0], selectivity, ref.join_id, context)
     )

@@ -8,8 +8,8 @@ After::
 
     inventory ─▶ join items ─▶ partial sums ─▶ a copy of each sum for each of 5 sets ─▶ merge ──HASH──▶ Aggregate
 
-The measured join sides that the grouping columns come from bound the number of groups. The order changes if even that
-number of groups costs less than the copies it saves.
+The product of the row counts of the join sides that the grouping columns come from is an upper bound of the number of
+groups. The order changes if, with that many groups, aggregating first is cheaper than aggregating the copies.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, Stre
 if TYPE_CHECKING:
     from penstock.graph import GroupingSets, StreamNode
 
-_WORTH_IT = 0.9
-"""The maximum cost of aggregating first, relative to aggregating the copies."""
+_MAX_RELATIVE_COST = 0.9
+"""The maximum cost of aggregating before the copies, relative to the cost of aggregating only the copies."""
 
 
-def is_worth_it(rows: int, groups: int, copies: int) -> bool:
-    """Whether a task hashes clearly fewer rows if it aggregates both before and after they are copied."""
-    return rows + copies * groups <= _WORTH_IT * copies * rows
+def is_cheaper_before_copies(rows: int, groups: int, copies: int) -> bool:
+    """Whether a task that reads `rows` hashes clearly fewer rows if it aggregates both before and after the copies."""
+    return rows + copies * groups <= _MAX_RELATIVE_COST * copies * rows
 
 
 class EarlyAggregation(StreamGraphOptimizationStrategy):
     """Decides for each aggregate over grouping sets whether to aggregate before rows are copied."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Decide for aggregates whose number of groups now has a bound."""
+        """Decide for the aggregates whose number of groups now has an upper bound."""
         del finished
         return sum(self._decide(node, context) for node in context.stream_graph) > 0
 
@@ -52,13 +52,13 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         if sets is None or context.is_frozen(sets.node_id):
             return False
         if [edge.source_id for edge in graph.in_edges(node.id)] != [sets.node_id]:
-            return False  # other operators read the copies too
-        groups, vertex_input = _max_groups(sets, context), _input(sets.node_id, context)
+            return False  # other operators also read the copies
+        groups, vertex_input = _max_groups(sets, context), _vertex_input(sets.node_id, context)
         if groups is None or vertex_input is None:
             return False
         rows, size = vertex_input
         tasks = max(1, ceil(size / context.resources.volume_per_task))
-        if not is_worth_it(rows // tasks, groups, sets.copies):
+        if not is_cheaper_before_copies(rows // tasks, groups, sets.copies):
             return False
         request = StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))
         reason = (
@@ -73,7 +73,7 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
 
 
 def _max_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
-    """Return an upper bound of the number of groups, or None if there is none."""
+    """Return an upper bound of the number of groups, or None if it is unknown."""
     bounds: dict[int, int] = {}
     for inputs in sets.origins:
         measured = [
@@ -86,14 +86,14 @@ def _max_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
         if not measured:
             return None
         rows, source = min(measured)
-        bounds[source] = rows
+        bounds[source] = rows  # a join side counts once, even if several grouping columns come from it
     return prod(bounds.values())
 
 
-def _input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
+def _vertex_input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
     """Return the rows and bytes that the vertex of a node reads, or None if they are unknown.
 
-    Joins may drop most of the rows, which is ignored because both orders are fast then.
+    This ignores that joins may drop most of the rows, because both orders are then fast.
     """
     graph = context.stream_graph
     node = graph.node(node_id)

@@ -1,7 +1,8 @@
-"""Queries on stream graphs that several strategies share."""
+"""Functions on stream graphs that several strategies use."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from penstock.graph.labels import has_user_name, join_name, side_name, tables_of
 from penstock.graph.partitioner import BroadcastPartitioner, ForwardForConsecutiveHashPartitioner, HashPartitioner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext
 
 
@@ -45,7 +44,7 @@ class EquiJoin:
         return tables_of(self.operator)
 
     def name(self, first: Side = Side.LEFT) -> str:
-        """Return the name of the join in explanations, starting with a side."""
+        """Return the name of the join in explanations; it starts with the tables of the side `first`."""
         return self.node.name if has_user_name(self.node) else join_name(self.operator, first)
 
     def side_name(self, side: Side) -> str:
@@ -58,19 +57,19 @@ class EquiJoin:
         return ("one side", "the other side") if name == opposite else (name, opposite)
 
     def results(self, context: StrategyContext) -> dict[Side, ResultInfo]:
-        """Return the outputs of the finished sides."""
+        """Return the outputs of the sides that have finished."""
         results = {side: context.result(edge.source_id) for side, edge in self.edges.items()}
         return {side: result for side, result in results.items() if result is not None}
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether both sides are hash partitioned, by an exchange for this join or by an earlier exchange."""
+        """Whether both sides are hash partitioned, each by an exchange before this join or by an earlier exchange."""
         kinds = (HashPartitioner, ForwardForConsecutiveHashPartitioner)
         return all(isinstance(edge.partitioner, kinds) for edge in (self.left, self.right))
 
     @property
     def broadcast_side(self) -> Side | None:
-        """The side that is broadcast, or None if neither or both are."""
+        """The side that is broadcast, or None if no side or both sides are."""
         sides = [side for side, edge in self.edges.items() if is_broadcast(edge)]
         return sides[0] if len(sides) == 1 else None
 
@@ -90,7 +89,7 @@ def equi_joins(graph: StreamGraph) -> Iterator[EquiJoin]:
 
 
 def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[EquiJoin]:
-    """Return the equi-joins that read the outputs of some nodes."""
+    """Return the equi-joins that directly read the output of any of the nodes, without operators in between."""
     targets = dict.fromkeys(edge.target_id for node_id in node_ids for edge in graph.out_edges(node_id))
     return (join for target in targets if (join := equi_join(graph, target)) is not None)
 
@@ -106,7 +105,7 @@ def is_broadcast(edge: StreamEdge) -> bool:
 
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
-    """Return the nodes that the vertex of a node broadcasts its rows to; empty if it also writes other edges."""
+    """Return the nodes to which the vertex of a node broadcasts its rows; empty if it has any other reader."""
     for edge in chained_edges(graph, node_id):
         node_id = edge.target_id
     outgoing = graph.out_edges(node_id)
@@ -124,7 +123,7 @@ def hash_exchanges_of(
 
 
 def chained_edges(graph: StreamGraph, node_id: int) -> Iterator[StreamEdge]:
-    """Yield the edges downstream of a node within its vertex; each leads to the only consumer."""
+    """Yield the edges from a node downstream to the end of its vertex, each to the only consumer of a node."""
     while (outgoing := graph.out_edges(node_id)) and outgoing[0].is_forward:
         yield outgoing[0]
         node_id = outgoing[0].target_id
@@ -148,7 +147,8 @@ def restore_hash_requests(edges: Sequence[StreamEdge]) -> list[StreamEdgeUpdateR
 def crosses_exchange(graph: StreamGraph, node_id: int, target_id: int, *, unless_reached: bool = False) -> bool:
     """Whether rows pass an exchange on the path from a node to a downstream node.
 
-    If the path branches or ends before the downstream node without an exchange, return `unless_reached`.
+    If the path branches or ends before it reaches the downstream node, return whether rows have passed an exchange by
+    then; if they have not, return `unless_reached`.
     """
     current, crossed = node_id, False
     while current != target_id:

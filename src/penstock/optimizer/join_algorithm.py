@@ -15,48 +15,45 @@ After::
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.base.units import show_bytes
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import JoinType, OperatorKind, ShuffledJoin, Side, StreamNodeUpdateRequest
-from penstock.optimizer.broadcast_join import table_memory
+from penstock.optimizer.broadcast_join import hash_table_bytes
 from penstock.optimizer.graphs import EquiJoin, chained_edges, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
+def largest_hash_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
+    """Return the bytes in memory of the largest hash table that a task would build from a result, or None if unknown.
 
-def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
-    """Return the memory of the largest hash table that a task would build from a result, or None if unknown.
-
-    `all_bytes` are the bytes of both sides as written, of which a task should read `volume`.
+    `all_bytes` are the written (compressed) bytes of both sides, of which a task should read `volume`.
     """
-    memory = table_memory(result)
+    memory = hash_table_bytes(result)
     if memory is None or not result.total:
         return memory
-    packed = min(volume * result.total // max(all_bytes, 1), result.total)  # a task reads at most the whole side
-    return memory * max(packed, int(result.subpartitions.max())) // result.total
+    task_bytes = min(volume * result.total // max(all_bytes, 1), result.total)  # at most the whole side
+    return memory * max(task_bytes, int(result.subpartitions.max())) // result.total
 
 
-def smallest_table(
+def smallest_hash_table(
     join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
 ) -> tuple[Side, int] | None:
-    """Return the smaller build side that the join type allows and that fits, and the bytes of its largest hash table.
+    """Return the smaller build side whose hash tables fit in `limit` bytes, and the bytes of its largest hash table.
 
-    If both sides have the same size, the right side is preferred.
+    None if no side that the join type allows fits. If both sides have the same size, the right side is preferred.
     """
     total = sum(result.total for result in results.values())
     fitting = [
         (side, memory)
         for side in reversed(Side)
         if join_type.can_hash(side)
-        and (memory := largest_table(results[side], total, volume)) is not None
+        and (memory := largest_hash_table(results[side], total, volume)) is not None
         and memory <= limit
     ]
-    return min(fitting, key=lambda table: results[table[0]].total, default=None)
+    return min(fitting, key=lambda hash_table: results[hash_table[0]].total, default=None)
 
 
 class JoinAlgorithm(StreamGraphOptimizationStrategy):
@@ -68,23 +65,22 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         return sum(self._choose(join, context) for join in joins if not context.is_frozen(join.id)) > 0
 
     def _choose(self, join: EquiJoin, context: StrategyContext) -> bool:
-        graph, limits, results = context.stream_graph, context.resources, join.results(context)
+        graph, resources, results = context.stream_graph, context.resources, join.results(context)
         if join.operator.is_hinted or join.operator.strategy.algorithm is not None:
             return False
         if not join.is_shuffled or len(results) < len(Side):
             return False
-        # An opaque operator may coalesce tasks, and a coalesced task holds the hash tables of all of them.
+        # An opaque operator may be a coalesce, whose tasks hold the hash tables of several tasks at a time.
         if any(graph.node(edge.target_id).kind is OperatorKind.OPAQUE for edge in chained_edges(graph, join.id)):
             return False
-        table = smallest_table(join.type, results, limits.volume_per_task, limits.task_memory)
-        if table is None:
-            strategy = replace(join.operator.strategy, algorithm=ShuffledJoin.SORT_MERGE, build=None)
-            request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
-            return context.modify_stream_node([request])
-        side, memory = table
-        strategy = replace(join.operator.strategy, algorithm=ShuffledJoin.SHUFFLED_HASH, build=side)
+        hash_table = smallest_hash_table(join.type, results, resources.volume_per_task, resources.task_memory)
+        side, memory = hash_table or (None, 0)
+        algorithm = ShuffledJoin.SORT_MERGE if side is None else ShuffledJoin.SHUFFLED_HASH
+        strategy = replace(join.operator.strategy, algorithm=algorithm, build=side)
         request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
-        size, limit = show_bytes(memory), show_bytes(limits.task_memory)
+        if side is None:
+            return context.modify_stream_node([request])
+        size, limit = show_bytes(memory), show_bytes(resources.task_memory)
         reason = f"the largest hash table of a task takes {size}; Penstock allows {limit}"
         chosen = f"shuffled hash join, build side {side}"
         explanation = Explanation(

@@ -1,4 +1,4 @@
-"""Orders the broadcast joins of a chain: the join that keeps the fewest rows runs first.
+"""Orders the broadcast joins of a chain: the join in which the fewest rows have a match runs first.
 
 Before::
 
@@ -10,14 +10,14 @@ After::
 
 Only inner joins are reordered, and only if the operators between them just drop columns. A join runs after the joins
 whose columns its condition needs. A join whose condition may fail is not moved, because another join may remove the
-rows for which it fails. The fraction of rows that a join keeps is available once its small side is measured. A chain
-that grows by another join is ordered again.
+rows for which it fails. The fraction of rows that a join keeps can be estimated once its small side is measured. A
+chain that grows by another join is ordered again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamGraph, StreamNodeUpdateRequest
@@ -26,23 +26,19 @@ from penstock.optimizer.dynamic_filtering import measured_selectivity
 from penstock.optimizer.graphs import EquiJoin, equi_join, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
-
-def best_order(joins: Sequence[int], fractions: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
-    """Return joins ordered by the fraction of rows they keep, each after those it needs; the sort is stable."""
-    todo: list[int] = list(joins)
-    done: list[int] = []
-    while todo:
-        ready = [join for join in todo if needs[join] <= set(done)]
-        done.append(min(ready, key=lambda join: (fractions[join], joins.index(join))))
-        todo.remove(done[-1])
-    return tuple(done)
+def best_order(joins: Sequence[int], fractions: Mapping[int, float], needed: Mapping[int, set[int]]) -> tuple[int, ...]:
+    """Return joins in ascending order of `fractions`, each after the joins in `needed`; the sort is stable."""
+    remaining, ordered = list(joins), list[int]()
+    while remaining:
+        ready = [join for join in remaining if needed[join] <= set(ordered)]
+        ordered.append(min(ready, key=lambda join: (fractions[join], joins.index(join))))
+        remaining.remove(ordered[-1])
+    return tuple(ordered)
 
 
 class JoinOrder(StreamGraphOptimizationStrategy):
-    """Orders a chain of joins once all of its broadcast sides are measured."""
+    """Orders each chain of joins once all of its broadcast sides are measured."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Order chains whose broadcast sides are all measured."""
@@ -62,7 +58,7 @@ class JoinOrder(StreamGraphOptimizationStrategy):
         }
         if len(joins) < 2 or len(fractions) < len(joins):
             return False
-        needs = {
+        needed = {
             node_id: {
                 other_id
                 for other_id, other in joins.items()
@@ -71,17 +67,18 @@ class JoinOrder(StreamGraphOptimizationStrategy):
             for node_id, member in joins.items()
         }
         *_, last = joins.values()
-        order = best_order(list(joins), fractions, needs)
+        order = best_order(list(joins), fractions, needed)
         sequence = JoinSequence(tuple(chain[: chain.index(last.id) + 1]), order)
         # The chain may have been ordered before, when it was shorter.
-        previous = {
+        previous_sequences = {
             node_id: member.operator.strategy.sequence
             for node_id, member in joins.items()
             if member.operator.strategy.sequence is not None
         }
-        if previous == {last.id: sequence} or (not previous and order == tuple(joins)):
+        if previous_sequences == {last.id: sequence} or (not previous_sequences and order == tuple(joins)):
             return False
-        sequences: dict[int, JoinSequence | None] = {**dict.fromkeys(previous), last.id: sequence}
+        # Only the last join of the chain has the sequence; joins that were last before are reset.
+        sequences: dict[int, JoinSequence | None] = {**dict.fromkeys(previous_sequences), last.id: sequence}
         requests = [
             StreamNodeUpdateRequest(
                 node_id,
@@ -125,30 +122,30 @@ def _can_move(join: EquiJoin, graph: StreamGraph) -> bool:
 def _chain(join: EquiJoin, graph: StreamGraph) -> list[int]:
     """Return the nodes of the chain that contains a join, from its first join to its last node."""
     chain = [join.id]
-    while (before := _before(graph, chain[0])) is not None:
+    while (before := _previous_in_chain(graph, chain[0])) is not None:
         chain.insert(0, before)
-    while (after := _after(graph, chain[-1])) is not None:
+    while (after := _next_in_chain(graph, chain[-1])) is not None:
         chain.append(after)
     while equi_join(graph, chain[0]) is None:
         chain.pop(0)
     return chain
 
 
-def _before(graph: StreamGraph, node_id: int) -> int | None:
+def _previous_in_chain(graph: StreamGraph, node_id: int) -> int | None:
     forward = [edge.source_id for edge in graph.in_edges(node_id) if edge.is_forward]
-    return forward[0] if len(forward) == 1 and _belongs(graph, forward[0]) else None
+    return forward[0] if len(forward) == 1 and _can_be_in_chain(graph, forward[0]) else None
 
 
-def _after(graph: StreamGraph, node_id: int) -> int | None:
+def _next_in_chain(graph: StreamGraph, node_id: int) -> int | None:
     outgoing = graph.out_edges(node_id)
     if len(outgoing) != 1 or not outgoing[0].is_forward:
         return None
-    return outgoing[0].target_id if _belongs(graph, outgoing[0].target_id) else None
+    return outgoing[0].target_id if _can_be_in_chain(graph, outgoing[0].target_id) else None
 
 
-def _belongs(graph: StreamGraph, node_id: int) -> bool:
+def _can_be_in_chain(graph: StreamGraph, node_id: int) -> bool:
     node, join = graph.node(node_id), equi_join(graph, node_id)
     if join is not None:
         return _can_move(join, graph)
-    drops = isinstance(node.operator, CalcOperator) and node.operator.drops_columns
-    return drops and not node.filters and len(graph.out_edges(node_id)) == 1
+    drops_columns = isinstance(node.operator, CalcOperator) and node.operator.drops_columns
+    return drops_columns and not node.filters and len(graph.out_edges(node_id)) == 1

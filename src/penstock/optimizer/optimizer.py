@@ -1,8 +1,9 @@
-"""Calls the strategies of a job, and protects the job from their errors (FLIP-469)."""
+"""Calls the strategies of a job, and isolates the job from their errors (FLIP-469)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
 from importlib import import_module
@@ -24,8 +25,6 @@ from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimization
 from penstock.optimizer.user_strategies import UserStrategy, as_strategy, is_strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock.config import Configuration
     from penstock.decisions.log import DecisionLog
     from penstock.graph import AdaptiveGraphManager
@@ -47,8 +46,8 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
 )
 """The strategies of every job, in call order. User-defined strategies are called after them."""
 
-_ROUNDS = 100
-"""The maximum number of rounds of changes after a vertex has finished."""
+_MAX_ROUNDS = 100
+"""The maximum number of times that all strategies are called after a vertex has finished."""
 
 
 @dataclass(eq=False)
@@ -72,12 +71,12 @@ class StreamGraphOptimizer:
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
         """Let the strategies change the pending graph; return whether it changed.
 
-        If a strategy raises, the error is recorded, its changes in that call are undone, and it is not called again.
-        Raise `OptimizerError` if a strategy keeps changing the graph.
+        If a strategy raises an error, the error is recorded, the changes of that call are undone, and the strategy is
+        not called again. Raise `OptimizerError` if a strategy keeps changing the graph.
         """
         self._context.add_results(finished.results)
         changed_by: list[StreamGraphOptimizationStrategy] = []
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             changing = [
                 strategy
                 for strategy in list(self._strategies)
@@ -86,15 +85,20 @@ class StreamGraphOptimizer:
             if not changing:
                 return bool(changed_by)
             changed_by = changing
-        raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
+        names = [strategy.name for strategy in changed_by]
+        raise OptimizerError(
+            f"after {_MAX_ROUNDS} rounds, {' and '.join(names)} still change{'s' * (len(names) == 1)} the job's graph",
+            cause="on_operators_finished returned True every time",
+            hint="return False once the strategy has nothing left to change",
+        )
 
     def on_operators_running(self, running: OperatorsRunning) -> None:
-        """Show the strategies the partial output of running operators. A strategy that raises is not called again."""
+        """Pass partial output of running operators to the strategies; one that raises an error is not called again."""
         for strategy in list(self._strategies):
             self._call(strategy, partial(strategy.on_operators_running, running, self._context))
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, call: Callable[[], bool | None]) -> bool:
-        """Call a method of a strategy; return its result, False if it raised."""
+        """Call a method of a strategy; return its result, or False if it raised an error."""
         self._context.begin(strategy.name)
         try:
             return bool(call())
@@ -103,7 +107,7 @@ class StreamGraphOptimizer:
             return False
 
     def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
-        log.warning("strategy %s raised and is not called again in this job", strategy.name, exc_info=error)
+        log.warning("strategy %s raised an error and is not called again in this job", strategy.name, exc_info=error)
         self._strategies.remove(strategy)
         self._context.undo(strategy.name, f"it raised {type(error).__name__}: {first_line(error)}")
 
@@ -111,16 +115,16 @@ class StreamGraphOptimizer:
 def strategies_of(
     config: Configuration, user_strategies: Sequence[UserStrategy]
 ) -> list[StreamGraphOptimizationStrategy]:
-    """Return the strategies of a new job: the default ones, those in the options, and those passed by the user.
+    """Return the strategies of a new job: the default strategies, those in the options, and `user_strategies`.
 
-    Raise `ConfigError` if an import path in the option is not a strategy.
+    Raise `ConfigError` if an import path in the options does not lead to a strategy.
     """
     paths = config.get(OPTIMIZATION_STRATEGIES) or ()
     assert isinstance(paths, tuple)
-    return [as_strategy(strategy) for strategy in (*DEFAULT_STRATEGIES, *map(_import, paths), *user_strategies)]
+    return [as_strategy(strategy) for strategy in (*DEFAULT_STRATEGIES, *map(_load, paths), *user_strategies)]
 
 
-def _import(path: str) -> UserStrategy:
+def _load(path: str) -> UserStrategy:
     module, _, name = path.rpartition(".")
     key = OPTIMIZATION_STRATEGIES.key
     try:

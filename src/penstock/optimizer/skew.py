@@ -1,10 +1,11 @@
-"""Skewed subpartitions: how they are split into slices by upstream task, and what strategies record about them.
+"""Skewed subpartitions: their detection, their slices by upstream task, and the decisions about them.
 
 The rules follow the skewed join strategy of Flink and its parallelism decider.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,21 +16,19 @@ from penstock.graph import AggregateOperator, StreamEdge, StreamEdgeUpdateReques
 from penstock.optimizer.graphs import restore_hash_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.config import Configuration
     from penstock.optimizer.strategy import ResultInfo, StrategyContext
 
-LARGEST = "largest"
-"""The name of the figure in a split decision with the bytes of the largest subpartition."""
+LARGEST_FIGURE = "largest"
+"""The name of the figure with the bytes of the largest subpartition, in a decision to split."""
 Range = tuple[int, int]
 """The start and the exclusive end of a range of upstream tasks."""
 
 
-def settle_split(log: DecisionLog, node_id: int, **outcome: int | str) -> None:
-    """Add the outcome to the decisions about hot subpartitions before a node."""
+def settle_split_decisions(log: DecisionLog, node_id: int, **outcome: int | str) -> None:
+    """Add an outcome to the decisions to split hot subpartitions before a node."""
     for decision in log.of((node_id,), DecisionKind.SKEW):
-        if LARGEST in decision.figures:
+        if LARGEST_FIGURE in decision.figures:
             log.settle(decision.id, **outcome)
 
 
@@ -39,7 +38,7 @@ def median_size(sizes: Sequence[int]) -> int:
 
 
 def skew_threshold(sizes: Sequence[int], factor: float, threshold: int) -> int:
-    """Return the bytes above which a subpartition is skewed."""
+    """Return the bytes above which a subpartition is skewed: `factor` times the median, but at least `threshold`."""
     return int(max(median_size(sizes) * factor, threshold))
 
 
@@ -50,17 +49,17 @@ def split_target(sizes: Sequence[int], threshold: int, volume: int) -> int:
 
 
 def split_along_mappers(bytes_per_mapper: Sequence[int], target: int) -> list[Range]:
-    """Return ranges of consecutive mappers with less than `target` bytes each.
+    """Return ranges of consecutive upstream tasks with less than `target` bytes each.
 
-    A mapper is never divided, so a range of a single mapper may have more.
+    A single upstream task may have `target` bytes or more, and is then a range of its own.
     """
     ranges: list[Range] = []
-    start, filled = 0, 0
+    start, range_bytes = 0, 0
     for mapper, size in enumerate(bytes_per_mapper):
-        if mapper > start and filled + size >= target:
+        if mapper > start and range_bytes + size >= target:
             ranges.append((start, mapper))
-            start, filled = mapper, 0
-        filled += size
+            start, range_bytes = mapper, 0
+        range_bytes += size
     ranges.append((start, len(bytes_per_mapper)))
     return ranges
 
@@ -73,12 +72,12 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
     return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
 
 
-def split_obstacle(graph: StreamGraph, relying: list[StreamEdge], subject: str | None = None) -> str | None:
-    """Return why operators after `relying` edges, which need all rows of a key in the same task, prevent a split.
+def split_obstacle(graph: StreamGraph, dependents: list[StreamEdge], subject: str | None = None) -> str | None:
+    """Return why the operators that `dependents` lead to prevent a split; None if they do not.
 
-    `subject` replaces the name of the operator in the reason. None means that a split is possible.
+    `dependents` need all rows of a key in the same task. `subject` replaces the name of the operator in the reason.
     """
-    for edge in relying:
+    for edge in dependents:
         node = graph.node(edge.target_id)
         name = subject or f"{node.name} after it"
         if not isinstance(node.operator, AggregateOperator):
@@ -88,7 +87,7 @@ def split_obstacle(graph: StreamGraph, relying: list[StreamEdge], subject: str |
     return None
 
 
-def decide_unsplit(
+def decide_against_split(
     context: StrategyContext, node: StreamNode, reason: str, outcome: str = "its large partitions are not split"
 ) -> None:
     """Record that the skewed subpartitions before an operator are not split, and why."""
@@ -96,13 +95,13 @@ def decide_unsplit(
     context.decide(DecisionKind.SKEW, node, "not split", reason, explanation)
 
 
-def largest_share(result: ResultInfo) -> str:
-    """Return the bytes of the largest subpartition of a result, as a clause."""
+def largest_size_text(result: ResultInfo) -> str:
+    """Return a clause with the bytes of the largest subpartition of a result."""
     largest = int(result.subpartitions.max())
     return f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
 
 
-def largest_writers(result: ResultInfo) -> int | None:
+def largest_writer_count(result: ResultInfo) -> int | None:
     """Return the number of tasks that wrote to the largest subpartition of a result, or None if it is unknown."""
     return None if result.mappers is None else int((result.mappers([int(result.subpartitions.argmax())]) > 0).sum())
 
@@ -112,17 +111,17 @@ def decide_split(
     edge: StreamEdge,
     node: StreamNode,
     result: ResultInfo,
-    how: str,
+    outcome: str,
     reason: str,
-    relying: Sequence[StreamEdge] = (),
+    dependents: Sequence[StreamEdge] = (),
 ) -> bool:
-    """Let several tasks read the skewed subpartitions of an edge, and record it as a decision about a node.
+    """Let several tasks read the skewed subpartitions of an edge, and record that as a decision about a node.
 
-    `relying` edges become hash exchanges. `how` says what happens to the subpartitions. Return whether it is possible.
+    `dependents` become hash exchanges. `outcome` says what happens to subpartitions. Return whether the graph changed.
     """
     skewed = skewed_subpartitions(result, context.config)
-    chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions {how}"
+    chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions {outcome}"
     explanation = Explanation(f"{context.display_name(node)}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
-    requests = [StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False), *restore_hash_requests(relying)]
-    figures = {LARGEST: int(result.subpartitions.max())}
+    requests = [StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False), *restore_hash_requests(dependents)]
+    figures = {LARGEST_FIGURE: int(result.subpartitions.max())}
     return context.change(requests, DecisionKind.SKEW, node, chosen, reason, explanation, **figures)

@@ -8,9 +8,10 @@ After::
 
     clicks ──HASH(user), subpartitions may be split──▶ Repartition ──HASH(user), partial──▶ Aggregate
 
-This applies only to rows that are hash partitioned before the aggregate. Otherwise Spark aggregates before the
-exchange, and exchanges a distinct count by its values first. Then a hot group is large only if its partial results hold
-the values, as for an exact percentile or `collect_set`. They are merged in chunks before the aggregate::
+This applies only to rows that are hash partitioned before the aggregate. Without such a partitioning, Spark aggregates
+before the exchange. (For a distinct count, it first exchanges the rows by group and counted value.) A hot group is then
+small, unless its partial results contain the values themselves, as for an exact percentile or `collect_set`. Such
+partial results are first merged in chunks::
 
     clicks ─▶ partial ──HASH(user)──▶ Aggregate                          a task merges 1000 partial results
     clicks ─▶ partial ──HASH(user)──▶ chunks ──HASH(user)──▶ Aggregate   31 tasks merge 32 each, and a task merges 31
@@ -20,6 +21,7 @@ the values, as for an exact percentile or `collect_set`. They are merged in chun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
@@ -32,21 +34,19 @@ from penstock.optimizer.graphs import hash_exchanges_of, relying_edges
 from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.optimizer.skew import Range
 
 MIN_SPEEDUP = 1.5
-"""The minimum speedup that pays for the additional exchange of the merged chunks."""
+"""The minimum speedup for merging in chunks; a smaller one does not pay for the additional exchange."""
 
-_SAMPLE_RATE = 8
-"""The ratio of all partial results to those that are merged to measure how many values they share."""
+_SAMPLE_DIVISOR = 8
+"""One of this many partial results is merged as a sample, to measure how many values they have in common."""
 
 _BISECTION_STEPS = 30
 
 
-def chunk_count(tasks: int, cores: int) -> int:
-    """Return the best number of chunks for the partial results of some tasks, if all hold the same values."""
+def merge_chunk_count(tasks: int, cores: int) -> int:
+    """Return the best number of chunks for the partial results of `tasks` tasks, if all hold the same values."""
     return max(1, min(isqrt(tasks), cores))
 
 
@@ -71,8 +71,7 @@ def speedup(chunks: int, remaining: float) -> float:
     the `p` results. If all partial results hold the same values, that task merges `p` of them instead of `n`, and each
     chunk merges `n / p`. If they hold disjoint values, a merged chunk is as large as its input, and nothing is saved.
 
-    `chunks` is the number of chunks; a task merges each. `remaining` is the size of a merged chunk as a fraction of its
-    input.
+    `chunks` is the number of chunks, each for a task. `remaining` is a merged chunk's size as a fraction of its input.
 
     >>> speedup(4, 0.25)
     2.0
@@ -82,13 +81,13 @@ def speedup(chunks: int, remaining: float) -> float:
 
 def max_speedup(tasks: int, cores: int) -> float:
     """Return the speedup if all partial results hold the same values."""
-    chunks = chunk_count(tasks, cores)
+    chunks = merge_chunk_count(tasks, cores)
     return speedup(chunks, chunks / tasks)
 
 
 def sample_count(tasks: int) -> int:
-    """Return how many partial results are merged to measure how many values they share."""
-    return max(2, tasks // _SAMPLE_RATE)
+    """Return how many partial results are merged as a sample, to measure how many values they have in common."""
+    return max(2, tasks // _SAMPLE_DIVISOR)
 
 
 def extrapolate_fraction(measured: float, sample: int, total: int) -> float:
@@ -120,23 +119,23 @@ def _merged_fraction(coverage: float, count: int) -> float:
 
 _NEED_WHOLE_GROUPS = frozenset({OperatorKind.AGGREGATE, OperatorKind.GROUPED_MAP, OperatorKind.WINDOW})
 _MIN_SKEW = 2
-"""The minimum size of a split subpartition relative to an even share per core, because a split costs an exchange."""
+"""The minimum bytes of a subpartition to split, as a multiple of the bytes per core: a split costs an exchange."""
 
 
 class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
-    """Splits skewed subpartitions before an aggregate and merges its partial results."""
+    """Splits skewed subpartitions before an aggregate, and merges its partial results."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._decided: set[str] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Split skewed exchanges before aggregates."""
-        if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
+        if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":  # the option also controls aggregates and windows
             return False
         changed = False
         for edge, reader, result in hash_exchanges_of(finished, context):
             if reader.kind is OperatorKind.REPARTITION:
-                changed |= self._split(edge, result, context)
+                changed |= self._split_hot_keys(edge, result, context)
             elif isinstance(reader.operator, AggregateOperator) and reader.operator.keeps_values:
                 changed |= self._merge_in_chunks(edge, result, context)
             elif reader.kind in _NEED_WHOLE_GROUPS and not isinstance(reader.operator, WindowOperator):
@@ -144,46 +143,46 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         return changed
 
     def _merge_in_chunks(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
-        """Merge partial results that hold the values of hot groups in chunks before the aggregate."""
-        if edge.id in self._seen or not skew.skewed_subpartitions(result, context.config):
+        """Merge partial results that contain the values of hot groups, in chunks before the aggregate."""
+        if edge.id in self._decided or not skew.skewed_subpartitions(result, context.config):
             return False
-        self._seen.add(edge.id)
+        self._decided.add(edge.id)
         node = context.stream_graph.node(edge.target_id)
-        tasks = skew.largest_writers(result) or 0
+        tasks = skew.largest_writer_count(result) or 0
         refusal = _chunks_refusal(int(result.subpartitions.max()), result.total, tasks, context)
         if refusal:
-            skew.decide_unsplit(context, node, refusal, "its hot groups are not merged in chunks")
+            skew.decide_against_split(context, node, refusal, "its hot groups are not merged in chunks")
             return False
-        reason = f"{skew.largest_share(result)} of partial results from {show_count(tasks, 'task')}"
+        reason = f"{skew.largest_size_text(result)} of partial results from {show_count(tasks, 'task')}"
         return skew.decide_split(context, edge, node, result, "merged in chunks before the aggregate", reason)
 
     def _record_obstacle(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
-        """Record why the rows of a hot key are not split, if an operator needs them in the same task."""
+        """Record why the rows of a hot key are not split, if the operator needs them in the same task."""
         refusal = skew.split_obstacle(context.stream_graph, [edge], "it")
-        if refusal and edge.id not in self._seen and skew.skewed_subpartitions(result, context.config):
-            self._seen.add(edge.id)
+        if refusal and edge.id not in self._decided and skew.skewed_subpartitions(result, context.config):
+            self._decided.add(edge.id)
             node = context.stream_graph.node(edge.target_id)
-            skew.decide_unsplit(context, node, f"{refusal}; {skew.largest_share(result)}")
+            skew.decide_against_split(context, node, f"{refusal}; {skew.largest_size_text(result)}")
 
-    def _split(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
+    def _split_hot_keys(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
         graph = context.stream_graph
-        relying = relying_edges(graph, edge.target_id)
-        if edge.id in self._seen or not skew.skewed_subpartitions(result, context.config) or not relying:
+        dependents = relying_edges(graph, edge.target_id)  # edges downstream that rely on this partitioning
+        if edge.id in self._decided or not skew.skewed_subpartitions(result, context.config) or not dependents:
             return False
-        self._seen.add(edge.id)
-        node = graph.node(relying[0].target_id)
-        refusal = skew.split_obstacle(graph, relying)
-        largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
-        if not refusal and largest < _MIN_SKEW * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
+        self._decided.add(edge.id)
+        node = graph.node(dependents[0].target_id)
+        refusal = skew.split_obstacle(graph, dependents)
+        largest, even_share = int(result.subpartitions.max()), result.total // context.resources.cores
+        if not refusal and largest < _MIN_SKEW * even_share and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
             refusal = (
                 f"its largest partition has {show_bytes(largest)}, less than twice the share of each of "
                 f"{show_count(context.resources.cores, 'core')}, so splitting it would save little time"
             )
         if refusal:
-            skew.decide_unsplit(context, node, refusal)
+            skew.decide_against_split(context, node, refusal)
             return False
-        how = "split, and partial results merged"
-        return skew.decide_split(context, edge, node, result, how, skew.largest_share(result), relying)
+        outcome = "split, and partial results merged"
+        return skew.decide_split(context, edge, node, result, outcome, skew.largest_size_text(result), dependents)
 
 
 def _chunks_refusal(largest: int, total: int, tasks: int, context: StrategyContext) -> str | None:

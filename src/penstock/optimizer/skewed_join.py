@@ -15,8 +15,8 @@ After::
     users  ──HASH──────────────────────────────┘
 
 The skew threshold and the sides that may be split follow the adaptive skewed join of Flink. In contrast to Flink, an
-aggregate after the join that needs all rows of a key in the same task does not prevent the split if its functions can
-be merged: its partial results are exchanged once more (`FORCED` does that with every operator).
+aggregate after the join that needs all rows of a key in the same task does not prevent the split if its partial results
+can be merged: they are exchanged once more. `FORCED` also splits before other operators and exchanges their input.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
     """Splits skewed sides of each pending join once both sides are measured."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._decided: set[int] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Split skewed sides."""
@@ -45,9 +45,9 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
 
     def _split(self, join: EquiJoin, context: StrategyContext) -> bool:
         graph, edges, results = context.stream_graph, join.edges, join.results(context)
-        if join.id in self._seen or not all(map(is_hashed, edges.values())) or len(results) < len(Side):
+        if join.id in self._decided or not all(map(is_hashed, edges.values())) or len(results) < len(Side):
             return False
-        self._seen.add(join.id)
+        self._decided.add(join.id)
         skewed = {side: skew.skewed_subpartitions(result, context.config) for side, result in results.items()}
         splittable = [side for side in Side if skewed[side] and join.operator.can_split(side)]
         for side in Side:
@@ -56,21 +56,22 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
                 context.decide(DecisionKind.SKEW, join.node, chosen, reason, _refusal_explanation(join, side, reason))
         if not splittable:
             return False
-        relying = relying_edges(graph, join.id)
-        obstacle = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else skew.split_obstacle(graph, relying)
+        dependents = relying_edges(graph, join.id)  # edges downstream that rely on this hash partitioning
+        is_forced = context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED"
+        obstacle = None if is_forced else skew.split_obstacle(graph, dependents)
         if obstacle is not None:
             explanation = _refusal_explanation(join, splittable[0], obstacle)
             context.decide(DecisionKind.SKEW, join.node, "not split", obstacle, explanation)
             return False
-        restore = restore_hash_requests(relying)
+        restore_requests = restore_hash_requests(dependents)
         changed = False
         for side in splittable:
             sizes = results[side].subpartitions.tolist()
             largest, median = max(sizes), skew.median_size(sizes)
             reason = f"its largest partition has {show_bytes(largest)} and the median is {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} partitions split"
-            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *restore]
-            figures = {skew.LARGEST: largest, "median": median}
+            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *restore_requests]
+            figures = {skew.LARGEST_FIGURE: largest, "median": median}
             explanation = Explanation(
                 f"{join.name(side)}: {len(skewed[side])} of {len(sizes)} partitions of {join.side_name(side)} are "
                 f"split among several tasks, as the largest has {show_bytes(largest)} and the median is "
@@ -79,7 +80,7 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
                 tables=join.tables,
             )
             if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, explanation, **figures):
-                restore, changed = [], True
+                restore_requests, changed = [], True  # the first change has restored the exchanges
         return changed
 
 

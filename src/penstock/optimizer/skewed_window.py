@@ -24,8 +24,8 @@ from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyC
 MIN_SPEEDUP = 1.5
 """The minimum estimated speedup of a split; the margin covers errors of the estimate."""
 
-_COST = 2
-"""The cost of computing split rows relative to computing them in a single task.
+_SPLIT_COST = 2
+"""The cost of computing split rows relative to the cost of computing them in a single task.
 
 Measured: 1.8 times the CPU seconds, see docs/explanation/skewed-aggregates.md; the stages also wait for each other.
 """
@@ -35,11 +35,11 @@ MAX_CHUNK_FRACTION = 2 / 3
 
 
 def speedup(largest: int, hot: int, total: int, cores: int, tasks: int) -> float:
-    """Return the time of a window with a task per hot subpartition divided by its time with a split.
+    """Return the estimated speedup: the time of a window without a split divided by its time with a split.
 
-    Without a split, a task reads, sorts and computes the largest subpartition, at one unit of time per byte. With a
-    split, the rows of all hot subpartitions are sampled, written by ranges of the order, and summed up per range,
-    before they are read, sorted and computed.
+    Without a split, a single task reads, sorts and computes the largest subpartition, at one unit of time per byte.
+    With a split, the rows of all hot subpartitions are sampled, written by ranges of the order, and aggregated per
+    range, before they are read, sorted and computed.
 
     `largest` are the bytes of the largest subpartition. `hot` are the bytes of all subpartitions that are split.
     `cores` is the number of tasks that run at the same time. `tasks` is the number of tasks that wrote the largest
@@ -51,7 +51,7 @@ def speedup(largest: int, hot: int, total: int, cores: int, tasks: int) -> float
     0.8888888888888888
     """
     unsplit = max(largest, total / cores)
-    split = _COST * hot / min(cores, tasks) + (total - hot) / cores
+    split = _SPLIT_COST * hot / min(cores, tasks) + (total - hot) / cores
     return unsplit / split
 
 
@@ -59,7 +59,7 @@ class AdaptiveSkewedWindow(StreamGraphOptimizationStrategy):
     """Splits the skewed subpartitions before a window by its order."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._decided: set[str] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Split skewed exchanges before windows."""
@@ -73,21 +73,22 @@ class AdaptiveSkewedWindow(StreamGraphOptimizationStrategy):
 
     def _split(self, edge: StreamEdge, operator: WindowOperator, result: ResultInfo, context: StrategyContext) -> bool:
         skewed = skew.skewed_subpartitions(result, context.config)
-        if edge.id in self._seen or not skewed:
+        if edge.id in self._decided or not skewed:
             return False
-        self._seen.add(edge.id)
-        graph, reason = context.stream_graph, skew.largest_share(result)
-        node, relying = graph.node(edge.target_id), relying_edges(graph, edge.target_id)
-        refusal = operator.not_divided or skew.split_obstacle(graph, relying) or _cost_refusal(result, skewed, context)
+        self._decided.add(edge.id)
+        graph, reason = context.stream_graph, skew.largest_size_text(result)
+        node, dependents = graph.node(edge.target_id), relying_edges(graph, edge.target_id)
+        refusal = operator.not_divided or skew.split_obstacle(graph, dependents)
+        refusal = refusal or _cost_refusal(result, skewed, context)
         if refusal:
-            skew.decide_unsplit(context, node, f"{refusal}; {reason}")
+            skew.decide_against_split(context, node, f"{refusal}; {reason}")
             return False
-        return skew.decide_split(context, edge, node, result, "divided by the order of the window", reason, relying)
+        return skew.decide_split(context, edge, node, result, "divided by the order of the window", reason, dependents)
 
 
 def _cost_refusal(result: ResultInfo, skewed: list[int], context: StrategyContext) -> str | None:
     """Return why splitting the rows of hot keys does not pay off, or None if it does."""
-    cores, largest, tasks = context.resources.cores, int(result.subpartitions.max()), skew.largest_writers(result)
+    cores, largest, tasks = context.resources.cores, int(result.subpartitions.max()), skew.largest_writer_count(result)
     if tasks is None:
         return "the tasks that wrote its largest partition are unknown"
     if tasks < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,16 @@ from penstock.graph import GraphChange, JoinOperator, RefusedChange, Side, Strea
 from penstock.graph.labels import column_names, node_name, side_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
 
     from penstock.config import Configuration
     from penstock.graph import AdaptiveGraphManager, Operator
     from penstock.graph.changes import UpdateRequest
 
-MARGIN = 2
-"""An estimate must exceed a bound by this factor.
+ESTIMATE_MARGIN = 2
+"""An extrapolated output counts as too large only if it exceeds the bound by this factor.
 
-The first tasks may have written more than the others, and running tasks contribute a part of the measured output.
+The first tasks may have written more than the others, and running tasks have written a part of the measured output.
 """
 _MIN_FRACTION = 0.25
 """The fraction of the tasks that must have ended before the output is estimated."""
@@ -55,7 +54,7 @@ class PartialResult:
 
     def _exceeds(self, current: int, bound: int) -> bool:
         estimate = self._extrapolate(current)
-        return current > bound or (estimate is not None and estimate > MARGIN * bound)
+        return current > bound or (estimate is not None and estimate > ESTIMATE_MARGIN * bound)
 
     def _extrapolate(self, current: int) -> int | None:
         if self.done < max(_MIN_TASKS, _MIN_FRACTION * self.tasks):
@@ -68,10 +67,10 @@ class ResultInfo:
     """The output of a finished vertex.
 
     `subpartitions` are the bytes per subpartition as written (compressed), shape (subpartitions,). `rows` and `memory`,
-    the bytes of the rows in memory, are None if they were not measured. `mappers` returns the bytes that each upstream
-    task wrote for some subpartitions, shape (tasks, len(indices)); it is None if unknown, and reads from Spark on
-    demand, because there are many values. `scanned` is the number of rows read from each source in the vertex, by node
-    id.
+    the bytes of the rows in memory, are None if they were not measured. `mappers` returns the bytes that each task of
+    the vertex wrote for the subpartitions with some indices, shape (tasks, len(indices)); it is None if unknown, and
+    reads from Spark on demand, because there are many values. `scanned` is the number of rows read from each source in
+    the vertex, by node id.
     """
 
     subpartitions: np.ndarray
@@ -88,7 +87,7 @@ class ResultInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsFinished:
-    """Operators that have finished, with their outputs by the id of the node that wrote them."""
+    """Operators that have finished: their node ids, and their outputs by the id of the node that wrote them."""
 
     ids: tuple[int, ...]
     results: Mapping[int, ResultInfo]
@@ -96,7 +95,7 @@ class OperatorsFinished:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsRunning:
-    """Running operators that others wait for, with their output so far by the id of the node that writes it."""
+    """Running operators that others wait for: their node ids, and their outputs so far by id of the writing node."""
 
     ids: tuple[int, ...]
     results: Mapping[int, PartialResult]
@@ -106,10 +105,10 @@ class OperatorsRunning:
 class Resources:
     """The resources of the cluster and the session, in bytes except for the cores.
 
-    A join side with fewer bytes than `broadcast_threshold` may be broadcast; -1 disables broadcasts. The option
-    `broadcast_option`, Penstock's or Spark's, sets it. `broadcast_memory` and `task_memory` are the maximum memory of a
-    broadcast hash table, and of the hash table of a task. A task should read `volume_per_task`. `cores` is the number
-    of tasks that run at the same time.
+    A join side with fewer bytes than `broadcast_threshold` may be broadcast; -1 disables broadcasts. `broadcast_option`
+    is the key of the option, Penstock's or Spark's, that sets this threshold. `broadcast_memory` and `task_memory` are
+    the maximum memory of a broadcast hash table, and of the hash table of a task. A task should read `volume_per_task`.
+    `cores` is the number of tasks that run at the same time.
     """
 
     broadcast_threshold: int
@@ -146,11 +145,11 @@ class StrategyContext(StreamGraphContext):
             self._scanned.update(result.scanned)
 
     def result(self, node_id: int) -> ResultInfo | None:
-        """Return the output of a node, or None before its vertex has finished."""
+        """Return the output that a node wrote, or None before its vertex has finished."""
         return self._results.get(node_id)
 
     def rows_scanned(self, source_id: int) -> int | None:
-        """Return the number of rows read from a source, or None before they are measured."""
+        """Return the number of rows read from a source, or None if it was not measured (yet)."""
         return self._scanned.get(source_id)
 
     def display_name(self, node: StreamNode) -> str:
@@ -170,7 +169,7 @@ class StrategyContext(StreamGraphContext):
     ) -> None:
         """Record a decision that does not change the graph.
 
-        A decision about a node, or about a name that only a single node has, is shown with the vertex of the node and
+        A decision about a node, or about a name that exactly one node has, is shown with the vertex of the node and
         gets the outcome of the vertex. An explanation of None is derived from `chosen` and `reason`.
         """
         self._decisions.record(self._choice(kind, about, chosen, reason, explanation, figures))
@@ -191,36 +190,36 @@ class StrategyContext(StreamGraphContext):
         the requests change nothing, no decision is recorded.
         """
         choice = self._choice(kind, about, chosen, reason, explanation, figures)
-        planned = self._planned(requests)
-        if isinstance(planned, RefusedChange):
-            return self._carry_out(replace(planned, choice=choice))
-        if planned.is_empty:
+        change_or_refusal = self._plan(requests)
+        if isinstance(change_or_refusal, RefusedChange):
+            return self._apply_or_refuse(replace(change_or_refusal, choice=choice))
+        if change_or_refusal.is_empty:
             return False
         decision = self._decisions.record(choice)
         self._decisions_of_call.append(decision)
-        return self._carry_out(replace(planned, decision=decision))
+        return self._apply_or_refuse(replace(change_or_refusal, decision=decision))
 
     def begin(self, strategy: str) -> None:
         """Set the strategy of the next requests, and the graph that `undo` restores. Called by the optimizer."""
         self._strategy = strategy
         self._graph_before_call, self._decisions_of_call = self.stream_graph, []
 
-    def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
+    def _apply_or_refuse(self, change_or_refusal: GraphChange | RefusedChange) -> bool:
         """Apply a change, and report each refusal once per graph.
 
         Strategies are called until none changes anything, and repeat their requests each time.
         """
-        if isinstance(planned, RefusedChange):
+        if isinstance(change_or_refusal, RefusedChange):
             if self._refusals_graph is not self.stream_graph:
                 self._refusals_graph, self._refusals = self.stream_graph, []
-            refusal = self._strategy, planned.requests, planned.reason
+            refusal = self._strategy, change_or_refusal.requests, change_or_refusal.reason
             if refusal in self._refusals:
                 return False
             self._refusals.append(refusal)
-        return super()._carry_out(planned)
+        return super()._apply_or_refuse(change_or_refusal)
 
     def undo(self, strategy: str, reason: str) -> None:
-        """Roll back the changes since `begin`, and mark their decisions as undone. Called by the optimizer."""
+        """Undo the changes since `begin`, and settle their decisions as undone. Called by the optimizer."""
         choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", reason, None, {})
         skipped = self._decisions.record(choice)
         for decision in self._decisions_of_call:
@@ -229,7 +228,7 @@ class StrategyContext(StreamGraphContext):
         if changed is not self._graph_before_call:
             nodes, edges = [node.id for node in changed], [edge.id for edge in changed.edges]
             rollback = GraphChange.between(changed, self._graph_before_call, nodes, edges)
-            self._carry_out(replace(rollback, decision=skipped))
+            self._apply_or_refuse(replace(rollback, decision=skipped))
 
     def _choice(
         self,
@@ -240,11 +239,11 @@ class StrategyContext(StreamGraphContext):
         explanation: Explanation | None,
         figures: Mapping[str, Any],
     ) -> Choice:
-        spaced = {name.replace("_", " "): value for name, value in figures.items()}
+        named_figures = {name.replace("_", " "): value for name, value in figures.items()}
         if explanation is None and isinstance(about, StreamNode):
             outcome = _describe_choice(about.operator, kind, chosen)
             explanation = Explanation(f"{self.display_name(about)}: {outcome}, as {reason}")
-        return Choice(kind, self._subject(about), chosen, reason, spaced, explanation)
+        return Choice(kind, self._subject(about), chosen, reason, named_figures, explanation)
 
     def _subject(self, about: StreamNode | str) -> Subject:
         if isinstance(about, StreamNode):
@@ -264,8 +263,7 @@ def _describe_choice(operator: Operator, kind: DecisionKind, chosen: int | str) 
 class StreamGraphOptimizationStrategy(ABC):
     """Changes the pending part of a running job, based on the measured outputs of the finished part.
 
-    A strategy passed as a class is instantiated for each job; an object is shared by all jobs. A job calls it from
-    a single thread.
+    A class is instantiated for each job; an object is shared by all jobs. A job calls it from a single thread.
     """
 
     @property
@@ -274,12 +272,12 @@ class StreamGraphOptimizationStrategy(ABC):
         return type(self).__name__
 
     def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
-        """Prepare once before the job starts; `context.defer` lets a part of the job wait for another part."""
+        """Prepare before the job starts; `context.defer` makes a part of the job wait for another part."""
 
     def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:  # noqa: B027
         """Inspect the partial output of running operators; `context.release` starts operators that wait for them.
 
-        Called about once per second while other operators wait for running ones.
+        Called about once per second while other operators wait for running operators.
         """
 
     @abstractmethod

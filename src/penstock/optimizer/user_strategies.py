@@ -55,7 +55,7 @@ def check_strategies(strategies: object) -> None:
 
 
 def is_strategy(candidate: object) -> bool:
-    """Whether an object can be called as a strategy, or is a class of strategies."""
+    """Whether an object is a strategy in one of the forms of `UserStrategy`."""
     if isinstance(candidate, type):
         return issubclass(candidate, StreamGraphOptimizationStrategy) or hasattr(
             candidate, "maybe_optimize_stream_graph"

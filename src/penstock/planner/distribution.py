@@ -1,31 +1,25 @@
 """The hash partitioning of rows after an operator, and whether it satisfies the next operator.
 
 Keys are strings that are equal if the expressions are, see `Expression.key`. The distribution only decides where to
-add exchanges. If it is too pessimistic, rows are exchanged once more. If it is too optimistic, Spark adds the exchange
-inside the vertex. Spark alone decides the actual layout, see `penstock.spark.run.layouts.layout`.
+add exchanges. If it misses a partitioning, rows are exchanged once more. If it claims one that does not exist, Spark
+adds the exchange inside the vertex. Spark alone decides the actual layout, see `penstock.spark.run.layouts.layout`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.graph import JoinType, Side
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 Keys = tuple[str, ...]
 _MAX_EQUATED_KEYS = 3
-"""Spark enumerates at most eight combinations of equal keys of both sides, which three keys have.
-
-See ``spark.sql.execution.broadcastHashJoin.outputPartitioningExpandLimit``.
-"""
+"""More keys have more than eight combinations, the limit ``broadcastHashJoin.outputPartitioningExpandLimit``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The hash partitioning of rows by each key tuple in `hashed_by`, made by an exchange group."""
+    """The hash partitioning of rows by each key tuple in `hashed_by` (empty: unknown), from an exchange group."""
 
     hashed_by: tuple[Keys, ...] = ()
     group: int | None = None
@@ -35,22 +29,22 @@ class Distribution:
         return any(set(hashed) <= set(keys) for hashed in self.hashed_by)
 
     def hash_order(self, keys: Sequence[str]) -> list[int] | None:
-        """Return the positions of `keys` in the order in which rows are hashed by exactly these keys, or None."""
+        """Return the positions of the hashed keys in `keys`; None if rows are not hashed by exactly these keys."""
         for hashed in self.hashed_by:
             if len(hashed) == len(keys) and set(hashed) == set(keys) and len(set(keys)) == len(keys):
                 return [list(keys).index(key) for key in hashed]
         return None
 
     def with_equal_keys(self, equal: Mapping[str, str]) -> Distribution:
-        """Return the distribution after an inner join that equates keys with keys of the other side."""
+        """Return the distribution after an inner join; `equal` has the other side's keys by the keys they equal."""
         if any(len(hashed) > _MAX_EQUATED_KEYS for hashed in self.hashed_by):
             return self
         equated = [tuple(equal.get(key, key) for key in hashed) for hashed in self.hashed_by]
-        new = tuple(keys for keys in equated if keys not in self.hashed_by)
-        return Distribution((*self.hashed_by, *new), self.group) if new else self
+        added = tuple(keys for keys in equated if keys not in self.hashed_by)
+        return Distribution((*self.hashed_by, *added), self.group) if added else self
 
     def after_projection(self, renamed: Mapping[str, str], output: Sequence[str]) -> Distribution:
-        """Return the distribution after a projection that preserves keys (`output`) and renames keys (new by old)."""
+        """Return the distribution after a projection to the keys `output`; `renamed` has the new keys by old keys."""
         preserved = set(output)
         projected = [
             tuple(key if key in preserved else renamed.get(key, "") for key in hashed) for hashed in self.hashed_by
@@ -68,7 +62,7 @@ def static_build_side(
     """Return the side that Spark would broadcast when planning, or None.
 
     A side with a broadcast hint takes precedence (the smaller side if both have it). A hint for another join algorithm
-    prevents a broadcast. Otherwise the smaller side is broadcast if it has at most `threshold` bytes.
+    prevents a broadcast. Otherwise the smaller allowed side is broadcast if it has at most `threshold` bytes.
     """
     allowed = [side for side in Side if join_type.can_build(side)]
     order = sorted(allowed, key=lambda side: (size[side], side is Side.LEFT))

@@ -1,7 +1,8 @@
-"""Decides what computes a query: Spark unchanged, a native engine, or the steps of a job."""
+"""Decides how a query runs: unchanged on Spark, in a native engine, or in the steps of a job."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,31 +10,29 @@ from penstock.base.units import show_bytes
 from penstock.config.options import NATIVE, NATIVE_MEMORY, SHADOW, SINK_PARALLELISM, VERIFY, WHOLE_QUERY_THRESHOLD
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.engine.registry import native_engine
-from penstock.planner.draft import Note
+from penstock.planner.draft import DraftChoice
 from penstock.planner.plan import SparkPlan
 from penstock.planner.sinks import config_of, sink_options
 from penstock.planner.whole_queries import NativeQuery, SparkQuery, TaskResources
 from penstock.sizing.single_task import MIN_EXCHANGES, largest_single_task_input
 from penstock.spark.plans import catalyst
 from penstock.spark.plans.dataframes import hints_and_options
-from penstock.spark.plans.logical_plan import LARGE, LogicalPlan
+from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES, LogicalPlan
 from penstock.spark.plans.planning import exchange_count
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.config import Configuration
     from penstock.engine.interface import EngineQuery, NativeEngine
     from penstock.planner.outputs import Output
     from penstock.spark.bridge.jvm import Bridge
 
 JOB_OPTION_PREFIXES = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.", "taskmanager.")
-"""Key prefixes of options that Spark does not support. A job with such an option is not delegated to Spark."""
+"""Key prefixes of options that only apply to steps of Penstock: with such an option, a query is divided into steps."""
 
 
 def has_job_options(config: Configuration) -> bool:
-    """Whether the user set an option that controls how jobs run."""
+    """Whether the user set an option that controls how the steps of a job run."""
     return any(
         option.key.startswith(JOB_OPTION_PREFIXES) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
         for option, _, origin in config.items()
@@ -41,29 +40,29 @@ def has_job_options(config: Configuration) -> bool:
 
 
 def compares_small_queries(config: Configuration) -> bool:
-    """Whether a small query runs as a job so that its rows can be compared with those of Spark.
+    """Whether a small query runs in steps so that its rows can be compared with those of plain Spark.
 
-    The comparison on a small sample then covers the operators of larger inputs. A threshold set by the user still
-    applies.
+    The comparison on a small sample then covers the operators of larger inputs. A user's threshold still applies.
     """
     return config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default"
 
 
 def computes_small_queries(bridge: Bridge, config: Configuration) -> bool:
-    """Whether options and installed packages allow an engine to compute small queries."""
+    """Whether options and installed packages allow a native engine to compute small queries."""
     engine = native_engine()
     return engine is not None and _allows_native(bridge, config) and engine.unavailable_reason(bridge) is None
 
 
 def _allows_native(bridge: Bridge, config: Configuration) -> bool:
+    """Whether the option for native execution is on, or is not set and Spark runs locally."""
     return jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
 
 
 class EngineChoice:
-    """The choice of what computes the only query of a job, from its size and the settings of the user.
+    """The choice of how the only query of a job runs, from its size and the settings of the user.
 
-    `plan` is the optimised plan. `unoptimized` returns the plan in which hints of the user are searched, because the
-    optimiser of Spark drops some.
+    `plan` is the optimized plan. `unoptimized` returns the plan in which hints of the user are searched, because
+    Spark's optimizer removes some hints.
     """
 
     def __init__(
@@ -87,15 +86,15 @@ class EngineChoice:
         return bool(hints) or any(key.startswith("scan.") for key in keys)
 
     def for_output(self, output: Output) -> SparkPlan | NativeQuery | None:
-        """Return why Spark should run an output unchanged, or the query if an engine should compute it, or None.
+        """Return a plan if Spark should run an output unchanged, or a small query that an engine should compute.
 
-        Spark runs a query without user settings if its sources have fewer bytes than the threshold, or are bucketed so
-        that Spark needs no shuffle. A sink that controls its files needs a plan.
+        Return None for any other query, such as for a sink that controls its files. Spark runs a query without user
+        settings if its sources have fewer bytes than the threshold, or are bucketed so that a shuffle is saved.
         """
         if self._threshold <= 0 or self._has_job_options:
             return None
         is_small = self._source_bytes < self._threshold
-        if not (is_small or catalyst.buckets_save_shuffle(self._plan)) or self._needs_plan(output):
+        if not (is_small or catalyst.buckets_save_shuffle(self._plan)) or self._needs_steps(output):
             return None
         if not is_small:
             return SparkPlan([output], None, "its tables are bucketed by its keys, which saves a shuffle")
@@ -107,10 +106,11 @@ class EngineChoice:
         size, limit = show_bytes(self._source_bytes), show_bytes(self._threshold)
         return SparkPlan([output], self._source_bytes, f"its sources hold {size}, below the threshold of {limit}")
 
-    def for_session(self) -> SparkQuery | Note | None:
-        """Return the query if an engine or Spark should compute it completely, for a query delegated by Spark.
+    def for_session(self) -> SparkQuery | DraftChoice | None:
+        """Return a query that an engine or Spark should compute completely, or else the result of `large_query`.
 
-        A small query was delegated for the engine. Spark computes it if the engine does not support its files.
+        Called for a query that Spark has delegated. Spark computes a small query if the engine does not support it,
+        unless its rows are to be compared with those of plain Spark.
         """
         if self._source_bytes < self._threshold and not self._has_job_options and not self._has_hints:
             native = self._small_query()
@@ -122,11 +122,11 @@ class EngineChoice:
                 return SparkQuery(self._plan, f"it is small, and {name} does not compute it: {native}")
         return self.large_query()
 
-    def large_query(self) -> NativeQuery | Note | None:
-        """Return a query that the engine should compute, a note why it should not, or None if it is not allowed.
+    def large_query(self) -> NativeQuery | DraftChoice | None:
+        """Return the query if the engine should compute it, or the decision against it; None if nothing is to decide.
 
-        It computes a query if no option or hint controls how it runs, most of it has the same result as on Spark, its
-        files are few enough for the cores of a single executor, and it is too large for Spark to be faster.
+        The engine computes a query if no option or hint controls how the query runs, the engine supports most of it,
+        and the input is neither too large for the cores of a single executor nor too small for a gain.
         """
         if self._has_job_options or self._threshold <= 0 or self._source_bytes < self._threshold:
             return None
@@ -135,18 +135,18 @@ class EngineChoice:
         engine = native_engine()
         is_requested = self._config.get(NATIVE) is not None
         if engine is None:
-            return _declined("a native engine", "none is installed") if is_requested else None
+            return _refused_choice("a native engine", "none is installed") if is_requested else None
         unavailable = engine.unavailable_reason(self._bridge)
         if unavailable is not None:
-            return _declined(engine.name, unavailable) if is_requested or engine.is_installed() else None
-        native = engine.query(self._plan)
-        if isinstance(native, str):
-            return _declined(engine.name, native)
+            return _refused_choice(engine.name, unavailable) if is_requested or engine.is_installed() else None
+        engine_query = engine.query(self._plan)
+        if isinstance(engine_query, str):
+            return _refused_choice(engine.name, engine_query)
         cores, task = jobs.cluster_cores(self._bridge), self._task_resources(engine)
-        refusal = _too_large(native, self._threshold, largest_single_task_input(task.threads, cores))
-        size = show_bytes(native.size_in_bytes)
+        refusal = _too_large_reason(engine_query, self._threshold, largest_single_task_input(task.threads, cores))
+        size = show_bytes(engine_query.size_in_bytes)
         reason = f"{engine.name} computes its {size} faster with the {task.threads} cores of one executor"
-        return _declined(engine.name, refusal) if refusal else NativeQuery(engine, native, task, reason)
+        return _refused_choice(engine.name, refusal) if refusal else NativeQuery(engine, engine_query, task, reason)
 
     def _small_query(self) -> NativeQuery | str:
         """Return a small query that the engine should compute completely, or the reason why it should not.
@@ -161,16 +161,16 @@ class EngineChoice:
         engine = native_engine()
         if engine is None:
             return "no native engine is installed"
-        native = engine.unavailable_reason(self._bridge) or engine.query(self._plan)
-        if isinstance(native, str):
-            return native
-        if native.fragment_count > 1 or native.rest_in_bytes:
-            return f"Spark would have to compute other parts ({', '.join(native.rest_reasons)})"
+        query_or_reason = engine.unavailable_reason(self._bridge) or engine.query(self._plan)
+        if isinstance(query_or_reason, str):
+            return query_or_reason
+        if query_or_reason.fragment_count > 1 or query_or_reason.rest_size_in_bytes:
+            return f"Spark would have to compute other parts ({', '.join(query_or_reason.rest_reasons)})"
         reason = f"it is small, and its joins, aggregates and sorts cost Spark more than a task of {engine.name}"
-        return NativeQuery(engine, native, self._task_resources(engine), reason)
+        return NativeQuery(engine, query_or_reason, self._task_resources(engine), reason)
 
-    def _needs_plan(self, output: Output) -> bool:
-        """Whether a sink has a parallelism or controls its files in a way that needs a plan, or there are hints."""
+    def _needs_steps(self, output: Output) -> bool:
+        """Whether the query must run in steps: for the tasks, files, stages or exchange of its sink, or for hints."""
         sink, config = output.sink, config_of(self._bridge, self._config, output.sink)
         options = sink_options(config)
         return (
@@ -191,20 +191,20 @@ class EngineChoice:
         return TaskResources(memory, threads, self._config.flag(VERIFY))
 
 
-def _too_large(plan: EngineQuery, threshold: int, limit: int | None) -> str:
-    """Return why the input of a query is too large for the engine, or an empty string if it is not."""
-    if plan.rest_in_bytes > threshold:
-        size = show_bytes(plan.rest_in_bytes) if plan.rest_in_bytes < LARGE else "a table of unknown size"
-        rest = f"Spark would also have to read {size}"
-        return f"{rest} ({', '.join(plan.rest_reasons)})" if plan.rest_reasons else rest
-    if limit is not None and plan.size_in_bytes > limit:
-        size = show_bytes(plan.size_in_bytes)
+def _too_large_reason(query: EngineQuery, threshold: int, limit: int | None) -> str:
+    """Return why the engine or Spark would read too much for a query in one task; empty if they would not."""
+    if query.rest_size_in_bytes > threshold:
+        rest_bytes = query.rest_size_in_bytes
+        size = show_bytes(rest_bytes) if rest_bytes < MAX_ESTIMATE_BYTES else "a table of unknown size"
+        reason = f"Spark would also have to read {size}"
+        return f"{reason} ({', '.join(query.rest_reasons)})" if query.rest_reasons else reason
+    if limit is not None and query.size_in_bytes > limit:
+        size = show_bytes(query.size_in_bytes)
         return f"its {size} exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
     return ""
 
 
-def _declined(engine: str, reason: str) -> Note:
-    explanation = Explanation(f"the query is not computed by one task of {engine}: {reason}")
-    return Note(
-        "the query", f"not in one task of {engine}", reason, DecisionKind.NATIVE, explanation=lambda *_: explanation
-    )
+def _refused_choice(engine_name: str, reason: str) -> DraftChoice:
+    explanation = Explanation(f"the query is not computed by one task of {engine_name}: {reason}")
+    chosen = f"not in one task of {engine_name}"
+    return DraftChoice("the query", chosen, reason, DecisionKind.NATIVE, explain=lambda *_: explanation)

@@ -1,4 +1,4 @@
-"""Computes values that may fail after the filter or join that removes rows, as the generated code of Spark does.
+"""Delays values that may raise errors until a filter or join has removed rows, as Spark's generated code does.
 
 Before::
 
@@ -12,15 +12,15 @@ After::
         Aggregate(k; sum(a) AS f0, max(b) AS f1)
 
 Spark compiles a hash aggregate and the operators after it into a single loop, which computes a value at its first use.
-So the value of a row that was removed before cannot fail. Other aggregates compute all of their rows.
+So the value of a row that a filter or join removed cannot fail. Other aggregates compute the values of all rows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.planner.sharing import below
-from penstock.spark.plans.aggregates import aggregate_functions, grouping, split
+from penstock.planner.sharing import nodes_below
+from penstock.spark.plans.aggregates import aggregate_functions, grouping_positions, split_aggregate
 from penstock.spark.plans.fragment import rebuild
 from penstock.spark.plans.nodes import LogicalNode, read_plan
 
@@ -32,21 +32,21 @@ _REMOVE_ROWS = frozenset({"Filter", "Join"})
 
 
 def with_late_values(plan: LogicalNode) -> LogicalNode:
-    """Return a plan in which results of aggregate functions that may fail are computed by a projection.
+    """Return a plan in which projections compute the values of aggregates if these values may fail.
 
-    Applies to aggregates directly below a filter or join. If the input of a join is exchanged or broadcast, the values
-    are computed before that, as in Spark.
+    Applies to aggregates below a filter or join, with only projections in between. If the input of a join is exchanged
+    or broadcast, the values are computed before the exchange or broadcast, as in Spark.
     """
     replacements = _replacements(plan, rows_may_be_removed=False)
     # A replacement contains the original plan below it, so the lowest nodes are replaced first.
-    lowest = {node: new for node, new in replacements.items() if not any(n in replacements for n in below(node))}
+    lowest = {node: new for node, new in replacements.items() if not any(n in replacements for n in nodes_below(node))}
     return with_late_values(read_plan(rebuild(plan, lowest))) if replacements else plan
 
 
 def has_late_values(top: LogicalNode) -> bool:
-    """Whether a run of operators computes values that may fail directly above an aggregate.
+    """Whether a projection directly above an aggregate computes values that may fail; `top` is the topmost operator.
 
-    Spark must then not evaluate common subexpressions first, which a projection does but an aggregate does not.
+    If it does, Spark must not compute common subexpressions in advance, as projections do and aggregates do not.
     """
     while top.name in {"Project", "Filter"}:
         (child,) = top.children
@@ -57,15 +57,16 @@ def has_late_values(top: LogicalNode) -> bool:
 
 
 def _replacements(node: LogicalNode, *, rows_may_be_removed: bool) -> dict[LogicalNode, LogicalPlan]:
-    """Return the replacements of aggregates at or below a node, whose rows the operator above it may remove."""
+    """Return replacements of aggregates at or below a node; operators above remove rows if `rows_may_be_removed`."""
     replacements: dict[LogicalNode, LogicalPlan] = {}
     for child in node.children:
         replacements |= _replacements(
             child, rows_may_be_removed=node.name in _REMOVE_ROWS or (rows_may_be_removed and node.name == "Project")
         )
-    if rows_may_be_removed and node.is_generated_hash_aggregate and not node.cannot_fail and grouping(node) is not None:
+    can_be_late = node.is_generated_hash_aggregate and not node.cannot_fail
+    if rows_may_be_removed and can_be_late and grouping_positions(node) is not None:
         functions = aggregate_functions(node)
-        late = None if functions is None else split(node, functions)
+        late = None if functions is None else split_aggregate(node, functions)
         if late is not None and not read_plan(late).cannot_fail:
             replacements[node] = late
     return replacements

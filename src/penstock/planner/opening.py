@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from penstock.commit import Access, location_of
 from penstock.errors import PenstockError, SinkError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
     from penstock.connectors.core.base import SinkJob
@@ -22,17 +21,17 @@ log = logging.getLogger("penstock.commit")
 
 
 def check_locations(outputs: Sequence[Output]) -> None:
-    """Raise `SinkError` if two sinks that do not both only add rows share a location, or one is inside the other."""
+    """Raise `SinkError` if a sink writes to the location of another sink, or inside it, unless both only add rows."""
     for first, second in combinations(outputs, 2):
-        location, other = first.sink.location, second.sink.location
-        if location is None or other is None or (first.sink.adds and second.sink.adds):
+        first_location, second_location = first.sink.location, second.sink.location
+        if first_location is None or second_location is None or (first.sink.adds and second.sink.adds):
             continue
-        if _overlap(location, other):
-            raise _same_location(first, second, max(location, other, key=len))
+        if _overlap(first_location, second_location):
+            raise _same_location(first, second, max(first_location, second_location, key=len))
 
 
 def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
-    """Complete or roll back the interrupted commits of dead drivers at the targets.
+    """Complete or roll back interrupted commits of drivers that have died, at the targets of outputs.
 
     Raises `PenstockError` if a target cannot be reached or is invalid; the error has the source line of the user.
     """
@@ -52,9 +51,9 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
             with _with_source_line(output):
                 opened.append(output.sink.open(spark))
         _check_folders(outputs, opened)
-        for output, sink in zip(outputs, opened, strict=True):
+        for output, sink_job in zip(outputs, opened, strict=True):
             with _with_source_line(output):
-                sink.check(output.df.schema)
+                sink_job.check(output.df.schema)
     except BaseException:
         abort_sinks(opened)
         raise
@@ -63,25 +62,25 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
 
 def abort_sinks(opened: Sequence[SinkJob]) -> None:
     """Abort the sinks of a job that does not start; their errors are logged."""
-    for sink in opened:
+    for sink_job in opened:
         try:
-            sink.abort()
+            sink_job.abort()
         except Exception as error:  # noqa: BLE001 - user-defined sinks may raise any error
             log.warning("a sink of a job that did not start could not be aborted: %s", first_line(error))
 
 
 def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:
-    """Check for conflicts that only opened sinks reveal: equal resolved folders, or a folder that both create."""
+    """Raise `SinkError` if target folders are equal or nested, unless both sinks only add rows to existing folders."""
     targets = [
-        (output, job, location_of(job.target_folder))
-        for output, job in zip(outputs, opened, strict=True)
-        if job.target_folder is not None and job.nothing_to_write is None
+        (output, sink_job, location_of(sink_job.target_folder))
+        for output, sink_job in zip(outputs, opened, strict=True)
+        if sink_job.target_folder is not None and sink_job.nothing_to_write is None
     ]
-    for (first, first_job, location), (second, second_job, other) in combinations(targets, 2):
+    for (first, first_job, first_folder), (second, second_job, second_folder) in combinations(targets, 2):
         creates_target = first_job.creates_target or second_job.creates_target
         only_add = first.sink.adds and second.sink.adds and not creates_target
-        if not only_add and _overlap(location, other):
-            raise _same_location(first, second, max(location, other, key=len))
+        if not only_add and _overlap(first_folder, second_folder):
+            raise _same_location(first, second, max(first_folder, second_folder, key=len))
 
 
 def _overlap(first: str, second: str) -> bool:
@@ -89,7 +88,11 @@ def _overlap(first: str, second: str) -> bool:
 
 
 def _same_location(first: Output, second: Output, location: str) -> SinkError:
-    error = SinkError.same_location(first.sink.name, second.sink.name, location)
+    error = SinkError(
+        f"the sinks {first.sink.name} and {second.sink.name} of this job write to the same location: {location}",
+        cause="each would overwrite the rows of the other",
+        hint="write each sink to another path or table, or write the union of the rows with one sink",
+    )
     error.set_line(second.location)
     return error
 

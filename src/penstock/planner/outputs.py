@@ -1,8 +1,9 @@
-"""The outputs of a job: DataFrames with their sinks, until a job takes them, and with a common current time."""
+"""The outputs of a job: DataFrames with their sinks, which are registered until a job takes them."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,9 @@ from penstock.spark.plans import catalyst
 from penstock.spark.plans.dataframes import dataframe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
-    from penstock.base.location import SourceLine
+    from penstock.base.location import UserLine
     from penstock.connectors.core.base import Sink
     from penstock.spark.bridge.jvm import Bridge
     from penstock.spark.plans.logical_plan import LogicalPlan
@@ -23,22 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A DataFrame, the sink of its rows with its number of tasks, and the source line of the user."""
+    """A DataFrame, the sink of its rows with its number of tasks, and the line of the user's code."""
 
     df: DataFrame
     sink: Sink
     parallelism: int | None = None
-    location: SourceLine | None = None
+    location: UserLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:
-    """A query that Spark has already optimised, with cached data substituted, and its sink as in `Output`."""
+    """A query that Spark has already optimized, with cached data substituted, and its sink as in `Output`."""
 
     plan: LogicalPlan
     sink: Sink
     parallelism: int | None = None
-    location: SourceLine | None = None
+    location: UserLine | None = None
 
 
 def check_outputs(bridge: Bridge, outputs: Sequence[Output]) -> None:
@@ -53,10 +52,10 @@ def check_outputs(bridge: Bridge, outputs: Sequence[Output]) -> None:
 
 
 def fix_current_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
-    """Return outputs that all have the same current time."""
+    """Return outputs whose queries all use the same current time."""
     if len(outputs) == 1:  # Spark uses a single current time within a query
         return outputs
-    # Substitute cached data first. It holds the time of its computation, and would not match a plan with another time.
+    # Substitute cached data first: Spark finds it by its plan, and would not find it once the plan has a fixed time.
     plans = catalyst.fix_current_time(bridge, [catalyst.cached_plan(bridge, output.df) for output in outputs])
     if plans is None:
         return outputs
@@ -79,16 +78,16 @@ class RegisteredOutputs:
     def peek(self) -> list[Output]:
         """Return the outputs that the calling thread would take."""
         with self._lock:
-            return [output for _, output in self._chosen()]
+            return [output for _, output in self._entries_of_thread()]
 
     def take(self) -> list[Output]:
         """Remove and return the outputs of the calling thread, or all if it has none."""
         with self._lock:
-            chosen = self._chosen()
-            ids = set(map(id, chosen))
+            entries = self._entries_of_thread()
+            ids = set(map(id, entries))
             self._outputs = [entry for entry in self._outputs if id(entry) not in ids]
-            return [output for _, output in chosen]
+            return [output for _, output in entries]
 
-    def _chosen(self) -> list[tuple[threading.Thread, Output]]:
-        own = [entry for entry in self._outputs if entry[0] is threading.current_thread()]
-        return own or list(self._outputs)
+    def _entries_of_thread(self) -> list[tuple[threading.Thread, Output]]:
+        of_thread = [entry for entry in self._outputs if entry[0] is threading.current_thread()]
+        return of_thread or list(self._outputs)

@@ -1,7 +1,8 @@
-"""The plan of a job: a stream graph with the part of Spark's plan for each node and edge, or Spark's own plans."""
+"""The plan of a job: a stream graph with the part of Spark's plan for each node and edge, or only Spark's plan."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,27 +12,25 @@ from penstock.connectors.core.coordinator import SourceCoordinator
 from penstock.decisions.log import Choice, DecisionKind, Explanation, NameRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from penstock.connectors.core.base import Sink, SinkStage
     from penstock.connectors.core.scan import Scan
     from penstock.connectors.core.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
-    from penstock.hints.plan_hints import Stage
+    from penstock.hints.plan_hints import ConsumerStage
     from penstock.planner.outputs import Output
-    from penstock.rebalance.consumer import PulledConsumer
+    from penstock.rebalance.operator import PulledConsumer
     from penstock.spark.plans.expressions import Attributes, Expression
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.plans.nodes import LogicalNode
 
 
 class WriteKind(StrEnum):
-    """The output that a vertex writes for a consumer."""
+    """The form in which a vertex writes its output for a consumer."""
 
     SIDE = "side"
-    """The rows, hash partitioned by keys."""
+    """The rows, hash partitioned by keys, as for a side of a join."""
     OPERATOR = "operator"
-    """The consumer's first operator, up to its exchange: partial aggregates, for instance."""
+    """The rows of the consumer's first operator up to its exchange, such as partial aggregates."""
     ROWS = "rows"
     """The rows, distributed round-robin."""
     BROADCAST = "broadcast"
@@ -42,12 +41,13 @@ class WriteKind(StrEnum):
 class EdgePlan:
     """The part of Spark's plan for an edge.
 
-    `child` is the operator of the consumer's plan that the result of the producer replaces. `write` is None for a
-    FORWARD edge. `operator` is that of `WriteKind.OPERATOR`, or the join of `WriteKind.BROADCAST`. `keys` are the keys
-    of `WriteKind.SIDE`; before files of a target size, the hash of `spread_by` distributes rows with equal keys. Edges
-    from the same node with equal signatures can read the same written result. `output` are the attributes by which the
-    consumer refers to the result, if not those of `child`. `consumer` is the function whose tasks pull the rows in
-    chunks, or None.
+    `child` is the operator of the consumer's plan whose rows the producer computes. `write` is None if no rows are
+    written: for a FORWARD edge, an exchange within a stage, or an edge to a sink stage. `operator` is the consumer's
+    operator for `WriteKind.OPERATOR`, or its join for `WriteKind.BROADCAST`. `keys` are the keys of `WriteKind.SIDE`.
+    Before a sink with a target file size, the hash of `spread_by` distributes rows with equal keys over slots. Edges
+    from the same node with equal signatures can read the same written result; an edge without a signature shares no
+    result. `output` are the attributes by which the consumer refers to the result, None for those of `child`.
+    `consumer` is the function whose tasks pull the rows in chunks, or None.
     """
 
     child: LogicalNode
@@ -80,9 +80,10 @@ class FilterTarget:
 
 @dataclass(frozen=True, slots=True)
 class SparkFilterPath:
-    """The part of Spark's plan for a `FilterPath`: its targets, lowest first, and the keys on both sides.
+    """The part of Spark's plan for a `FilterPath`: the targets, lowest first, and the keys on both sides.
 
-    `ids` are the columns that `keys` are computed from.
+    `source_keys` are the keys to collect, as expressions on the rows of the filter source. `keys` are the keys to look
+    up, as expressions on the rows of the filtered side; `ids` are the columns that they are computed from.
     """
 
     targets: tuple[FilterTarget, ...]
@@ -112,28 +113,28 @@ class NodePlan:
 class SourcePlan:
     """The part of Spark's plan for a source.
 
-    `static` is the parallelism set by the connector, or None. `filtered` is the relation with the filters directly
-    above it. `scan` is how the source is split and read.
+    `static_parallelism` is the parallelism that the connector or static inference sets before the job runs, or None.
+    `filtered` is the leaf with the filters directly above it. `scan` splits and reads the source.
     """
 
     leaf: LogicalNode
     coordinator: SourceCoordinator
     options: ScanOptions
-    static: int | None
+    static_parallelism: int | None
     filtered: LogicalNode
     scan: Scan
 
     def with_filters(self, plan: LogicalPlan) -> SourcePlan:
         """Return the source with additional filters; `plan` is its relation with all filters above it."""
-        scan, inferring = self.scan.with_filters(plan), self.coordinator.source
-        user_source = None if inferring is self.scan else inferring
+        scan, inferring_source = self.scan.with_filters(plan), self.coordinator.source
+        user_source = None if inferring_source is self.scan else inferring_source
         coordinator = SourceCoordinator(self.coordinator.name, scan.parallelism_source(user_source))
         return replace(self, scan=scan, coordinator=coordinator)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """A job that Spark runs unchanged, with the reason, and the bytes of its sources if they are the reason."""
+    """A job that Spark runs unchanged, with the reason; `source_bytes` is None if the size is not the reason."""
 
     outputs: Sequence[Output]
     source_bytes: int | None
@@ -153,9 +154,10 @@ class SparkPlan:
 class PlanParts:
     """The parts of Spark's plan for the nodes and edges of a job, by node or edge id.
 
-    A source is replaced while the job runs if it is filtered further. `groups` is the exchange group of an edge that is
-    not FORWARD; edges of the same group have the same partitioning. `stages` is a sink and the stage that runs after
-    its rows are written. `exchanges` is the consumer stage of an adaptive exchange.
+    A source is replaced while the job runs if a dynamic filter is added to it. `groups` has the exchange group of each
+    edge that is not FORWARD; edges of the same group have the same partitioning. `sink_stages` has, for the node of a
+    sink stage, the node of its sink and the stage. `consumer_stages` has the consumer stage of an adaptive exchange, by
+    the node of the consumer.
     """
 
     nodes: dict[int, NodePlan] = field(default_factory=dict)
@@ -163,35 +165,36 @@ class PlanParts:
     sources: dict[int, SourcePlan] = field(default_factory=dict)
     sinks: dict[int, Sink] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
-    stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
-    exchanges: dict[int, Stage] = field(default_factory=dict)
+    sink_stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
+    consumer_stages: dict[int, ConsumerStage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobPlan(PlanParts):
     """The plan of a job.
 
-    `widths` is the number of subpartitions of a group, if the user set it. `width_groups` is the representative of
-    groups that a node writes together and that have the same number of subpartitions.
+    `user_subpartitions` has the number of subpartitions of an exchange group, if the user set it. A family is all
+    groups that a node writes together, with the same number of subpartitions; `families` has the representative of the
+    family of each group. `choices` are the decisions of the planner, which the job records when it starts.
     """
 
     graph: StreamGraph
-    widths: Mapping[int, int] = field(default_factory=dict)
-    width_groups: Mapping[int, int] = field(default_factory=dict)
+    user_subpartitions: Mapping[int, int] = field(default_factory=dict)
+    families: Mapping[int, int] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
 
     def operators(self, node_id: int) -> Iterator[LogicalNode]:
         """Iterate over the operators of the user's plan that a node runs, from the top down."""
         node = self.nodes.get(node_id)
         edges = (self.edges.get(edge.id) for edge in self.graph.in_edges(node_id))
-        below = {id(edge.child) for edge in edges if edge is not None}
+        replaced = {id(edge.child) for edge in edges if edge is not None}
         todo = [] if node is None or node.top is None else [node.top]
         while todo:
             operator = todo.pop()
-            if id(operator) not in below:
+            if id(operator) not in replaced:
                 yield operator
                 todo += operator.children
 
     def family(self, group: int) -> int:
-        """Return the representative of the groups with the same number of subpartitions."""
-        return self.width_groups.get(group, group)
+        """Return the representative of the family of a group, see `families`."""
+        return self.families.get(group, group)

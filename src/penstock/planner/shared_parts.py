@@ -1,12 +1,14 @@
-"""Extracts the expensive parts that several outputs share from their analysed plans, and optimises them once.
+"""Extracts the expensive parts that several queries share from their analyzed plans, and optimizes them once.
 
+Each output of a job is a query. In plans, a *placeholder* represents a shared part: a leaf that Spark cannot inspect.
 Spark pushes the filters of a query down, also into a part that the query shares with others. A part that runs once has
-none of these filters. So it computes rows that a query alone would remove, and may fail on them. A filter that may
-fail is evaluated on fewer rows above the part than inside it. So it is checked whether the same errors are raised.
+only filters that all queries have. So it computes rows that a single query would have removed, and may fail on them.
+Above the part, a filter that may fail is evaluated on fewer rows than inside. So errors could change; this is checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product, takewhile
 from typing import TYPE_CHECKING
@@ -14,32 +16,30 @@ from typing import TYPE_CHECKING
 from penstock.decisions.log import Explanation
 from penstock.graph import JoinType
 from penstock.graph.labels import listed, table_name
-from penstock.planner.draft import Note
+from penstock.planner.draft import DraftChoice
 from penstock.planner.sharing import CommonPart, EqualParts, Exclusion, extract_common_parts
 from penstock.spark.bridge.jvm import Bridge, class_names
 from penstock.spark.plans import catalyst
-from penstock.spark.plans.aggregates import aggregate_functions, split
+from penstock.spark.plans.aggregates import aggregate_functions, split_aggregate
 from penstock.spark.plans.joins import join_type_of
 from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from penstock.planner.outputs import Output
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a query reads a part that it shares; `reader` is its number, or None for another part."""
+    """How a query or another part reads a shared part; `reader` is the number of the query, or None for a part."""
 
     reader: int | None
     part: int
     part_can_fail: bool
     """Whether the part may raise an error on some row."""
     condition_can_fail: bool = False
-    """Whether the query has a condition that may raise an error and that Spark may push into the part, or joins the
-    part with an input that may raise an error and that conditions of the part could filter."""
+    """Whether the query has a condition that may fail and that Spark may push into the part. Or whether it joins the
+    part with an input that may fail: from the part's filters and the join keys, Spark may derive a filter of it."""
     may_skip_rows: bool = False
     """Whether the query alone might not compute all rows and columns of the part: it has a condition that Spark may
     push into the part, a limit, or expressions that Spark may merge with columns of the part."""
@@ -50,7 +50,7 @@ class Reading:
 def unsafe_readings(readings: Collection[Reading]) -> list[Reading]:
     """Return the readings for which a job might raise other errors than its queries on their own.
 
-    If a query computes the whole part, it also fails on its own, so the other queries may remove rows.
+    If one query computes the whole part anyway, errors of the part also occur without sharing, whatever others read.
 
     >>> partial = Reading(0, 7, part_can_fail=True, may_skip_rows=True)
     >>> whole = Reading(1, 7, part_can_fail=True, reads_all=True)
@@ -72,43 +72,45 @@ _SAFE_OPERATORS = class_names(
 )
 """Operators that raise errors only in their expressions."""
 _FORWARDS_ALL = frozenset({"Project", "Union", "Expand", "Generate", "Repartition", "RepartitionByExpression"})
+"""Operators that read all rows of their input if all of their output is read."""
 _READS_ALL = frozenset({"Aggregate", "Sort", "Window"})
+"""Operators that read all rows of their input before they return the first row, even below a limit."""
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset"})
 _CALLS_PYTHON = frozenset({"BatchEvalPython", "ArrowEvalPython"})
 """Operators into which Spark extracts the Python functions of conditions and projections above them."""
 _MERGED = frozenset({("Project", "Project"), ("Project", "Aggregate"), ("Aggregate", "Project")})
-"""Operators of a reader that Spark merges with the topmost operator of a part."""
-_KEEPS_ALL = {
+"""Pairs of a reader's operator and the topmost operator of a part that Spark merges."""
+_STAYS_ABOVE_PART = {
     *product((JoinType.INNER, JoinType.FULL_OUTER), (True, False)),
     (JoinType.LEFT_OUTER, True),
     (JoinType.RIGHT_OUTER, False),
 }
-"""Join types, and whether the part is the left input: Spark does not push these joins down or remove the part."""
+"""Joins that Spark neither pushes into the part nor replaces by the other input: type, whether the part is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPart:
-    """A part that several outputs share.
+    """A part that several queries share.
 
-    `number` and `equal_parts` are as in `CommonPart`. `analyzed` is the analysed part with the columns that are used,
-    `plan` the optimised part, and `columns` are the positions of these columns in a placeholder. `condition` is the
-    filter above each of its placeholders, as `Expression.key`; the part contains it, too.
+    `number` and `subtree_classes` are as in `CommonPart`. `analyzed` is the analyzed part with the used columns, `plan`
+    is the optimized part, and `columns` are the positions of these columns in a placeholder. `condition` is the filter
+    above each of its placeholders, as `Expression.key`, if there is one; the part contains it, too.
     """
 
     number: int
-    equal_parts: frozenset[int]
+    subtree_classes: frozenset[int]
     analyzed: LogicalPlan
     plan: LogicalNode
     columns: list[int]
     condition: str = ""
 
-    def is_of(self, leaf: LogicalNode) -> bool:
-        """Whether a placeholder has the same column ids as the part."""
+    def is_read_by(self, leaf: LogicalNode) -> bool:
+        """Whether the leaf `leaf` is a placeholder with the column ids of the part."""
         return tuple(leaf.ids[position] for position in self.columns) == self.plan.ids
 
 
 def readings(plans: Mapping[int, LogicalNode], shared: Sequence[SharedPart]) -> list[Reading]:
-    """Return how optimised outputs and shared parts read shared parts; Spark has pushed down their conditions."""
+    """Return how optimized queries and shared parts read shared parts; Spark has pushed down their conditions."""
     parts = {part.number: part for part in shared}
     readers: list[tuple[int | None, LogicalNode]] = [*plans.items(), *((None, part.plan) for part in shared)]
     return [
@@ -120,7 +122,7 @@ def readings(plans: Mapping[int, LogicalNode], shared: Sequence[SharedPart]) -> 
 
 
 def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
-    """Iterate over the leaves that may be placeholders: their numbers, and the path from the root to each."""
+    """Iterate over the leaves that may be placeholders: the number of each, and the path from the root to it."""
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> Iterator[tuple[int, list[LogicalNode]]]:
         if node.name == "LogicalRDD":
@@ -132,7 +134,7 @@ def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
 
 
 def used_columns(path: Sequence[LogicalNode]) -> set[int]:
-    """Return the positions of the placeholder columns that the plan on its path refers to."""
+    """Return the positions of a placeholder's columns that are used; all, if no projection is directly above it."""
     *above, leaf = path
     readers: list[LogicalNode] = []
     for reader in reversed(above):
@@ -150,33 +152,33 @@ def _reading(
 ) -> Reading:
     *above, leaf = path
     part_can_fail = _plan_can_fail(part.plan, parts)
-    movable = [node for node in _movable(path) if part_can_fail or not node.cannot_fail]
-    if len(movable) == 1 and movable[0] is above[-1] and _stays(movable[0], leaf, part):
+    movable = [node for node in _movable_conditions(path) if part_can_fail or not node.cannot_fail]
+    if len(movable) == 1 and movable[0] is above[-1] and _has_no_effect_on(movable[0], leaf, part):
         movable = []
-    below_all = list(takewhile(lambda node: node.name not in _READS_ALL, reversed(above)))
-    is_lazy = _may_inline(path, part.plan)
+    until_all_read = list(takewhile(lambda node: node.name not in _READS_ALL, reversed(above)))
+    may_inline = _may_inline(path, part.plan)
     return Reading(
         reader,
         part.number,
         part_can_fail,
         condition_can_fail=any(not node.cannot_fail for node in movable) or _protects_join_partner(path, part, parts),
-        may_skip_rows=bool(movable) or is_lazy or any(node.name in _LIMITS for node in below_all),
-        reads_all=not is_lazy
-        and all(node.name in _FORWARDS_ALL for node in below_all)
+        may_skip_rows=bool(movable) or may_inline or any(node.name in _LIMITS for node in until_all_read),
+        reads_all=not may_inline
+        and all(node.name in _FORWARDS_ALL for node in until_all_read)
         and used_columns(path) == set(part.columns),
     )
 
 
-def _movable(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
-    """Iterate over the conditions directly above a placeholder, where Spark has pushed all that it can push down."""
-    calls: list[LogicalNode] = []
+def _movable_conditions(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
+    """Iterate over the conditions directly above a placeholder, the only ones that Spark could push into the part."""
+    python_operators: list[LogicalNode] = []
     child = path[-1]
     for node in reversed(path[:-1]):
         if node.name in _CALLS_PYTHON:
-            calls.append(node)
+            python_operators.append(node)
         elif node.name == "Filter":
-            yield from (*calls, node)
-        elif node.name == "Join" and (join_type_of(node), child is node.children[0]) not in _KEEPS_ALL:
+            yield from (*python_operators, node)
+        elif node.name == "Join" and (join_type_of(node), child is node.children[0]) not in _STAYS_ABOVE_PART:
             yield node
         if node.name not in {"Filter", "Project", *_CALLS_PYTHON}:
             return
@@ -186,22 +188,23 @@ def _movable(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
 def _may_inline(path: Sequence[LogicalNode], top: LogicalNode) -> bool:
     """Whether Spark may inline columns of the part where they are used, such as in a branch that few rows take.
 
-    It merges two projections, or a projection and an aggregate.
+    Spark inlines columns when it merges two projections, or a projection and an aggregate. `top` is the topmost
+    operator of the part.
     """
     *above, leaf = path
     node = next((operator for operator in reversed(above) if operator.name != "Filter"), None)
     if node is None or (node.name, top.name) not in _MERGED:
         return False
-    if node.name == "Project" and all(column in leaf.ids or column in node.moved for column in node.ids):
+    if node.name == "Project" and all(column in leaf.ids or column in node.renamed_columns for column in node.ids):
         return False
-    # Of an aggregate, only the expressions on the results of its functions may fail.
+    # Of an aggregate, Spark inlines only the expressions over the results of its functions.
     functions = aggregate_functions(top) if top.name == "Aggregate" else None
-    return not (read_plan(split(top, functions)) if functions else top).cannot_fail
+    return not (read_plan(split_aggregate(top, functions)) if functions else top).cannot_fail
 
 
 def _protects_join_partner(path: Sequence[LogicalNode], part: SharedPart, parts: Mapping[int, SharedPart]) -> bool:
     """Whether conditions of the part might prevent an error of an input that it is joined with."""
-    if not any(node.name == "Filter" and not node.only_not_null for node in part.plan.walk()):
+    if not any(node.name == "Filter" and not node.filters_only_nulls for node in part.plan.walk()):
         return False
     joins = ((node, below) for node, below in pairwise(path) if node.name == "Join")
     return any(_plan_can_fail(child, parts) for join, below in joins for child in join.children if child is not below)
@@ -214,9 +217,9 @@ def _plan_can_fail(plan: LogicalNode, parts: Mapping[int, SharedPart]) -> bool:
     return any(_plan_can_fail(parts[number].plan, parts) for number, _ in placeholders(plan) if number in parts)
 
 
-def _stays(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
-    """Whether a filter does not reduce a part: Spark cannot push it down (as on sums), or the part contains it."""
-    if condition.name != "Filter" or not part.is_of(leaf):
+def _has_no_effect_on(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
+    """Whether a filter has no effect on a part: Spark cannot push it down (as on sums), or the part contains it."""
+    if condition.name != "Filter" or not part.is_read_by(leaf):
         return False
     if part.condition and catalyst.filter_condition(condition).key == part.condition:
         return True
@@ -226,56 +229,58 @@ def _stays(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
 
 
 _MAX_ROUNDS = 8
-"""The maximum number of attempts with smaller parts, because each optimises all plans again."""
+"""The maximum number of attempts with smaller parts, because each attempt optimizes all plans again."""
 
 
 def extract_shared_parts(
     bridge: Bridge, outputs: Mapping[int, Output]
-) -> tuple[dict[int, LogicalNode], list[SharedPart], list[Note]]:
-    """Return the optimised plans of outputs without the parts that several share, these parts, and the decisions.
+) -> tuple[dict[int, LogicalNode], list[SharedPart], list[DraftChoice]]:
+    """Return the optimized plans of queries without their shared parts, the shared parts, and the decisions.
 
-    An output does not share a part if the job could then raise other errors than its outputs on their own. It may share
-    smaller parts. Nothing is shared if corrupt files are skipped, because the rows read then depend on the columns.
+    The plans are by output number; there are none if nothing is shared. A query does not share a part if the job
+    could then raise other errors than its queries alone, but it may share smaller parts. Nothing is shared if corrupt
+    files are skipped, because the rows read then depend on the columns.
     """
     if len(outputs) < 2:
         return {}, [], []
     analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
-    if any(leaf.files is not None and leaf.files.skips_corrupt for plan in analyzed for leaf in plan.leaves()):
+    if any(leaf.files is not None and leaf.files.skips_corrupt_files for plan in analyzed for leaf in plan.leaves()):
         return {}, [], []
-    equal, numbers = EqualParts(analyzed), list(outputs)
+    equal_parts, numbers = EqualParts(analyzed), list(outputs)
     excluded: set[Exclusion] = set()
-    notes: dict[tuple[str, str], Note] = {}
+    choices: dict[tuple[str, str], DraftChoice] = {}
     for _ in range(_MAX_ROUNDS):
-        remaining, commons = extract_common_parts(bridge, analyzed, equal, excluded)
-        plans = [read_plan(catalyst.optimize(plan)) for plan in remaining] if commons else []
-        shared = _optimized(commons, plans)
+        remaining, common_parts = extract_common_parts(bridge, analyzed, equal_parts, excluded)
+        plans = [read_plan(catalyst.optimize(plan)) for plan in remaining] if common_parts else []
+        shared = _optimized_parts(common_parts, plans)
         unsafe = unsafe_readings(readings(dict(enumerate(plans)), shared))
         if not unsafe:
-            return dict(zip(numbers, plans, strict=False)), shared, list(notes.values())
+            return dict(zip(numbers, plans, strict=False)), shared, list(choices.values())
         parts = {part.number: part for part in shared}
         for reading in unsafe:
-            excluded |= {(reading.reader, number) for number in parts[reading.part].equal_parts}
-            note = _note(reading, parts[reading.part])
-            notes.setdefault((str(note.about), note.reason), note)
-    return {}, [], list(notes.values())
+            excluded |= {(reading.reader, subtree_class) for subtree_class in parts[reading.part].subtree_classes}
+            choice = _choice(reading, parts[reading.part])
+            choices.setdefault((str(choice.about), choice.reason), choice)
+    return {}, [], list(choices.values())
 
 
-def _optimized(commons: Sequence[CommonPart], plans: Sequence[LogicalNode]) -> list[SharedPart]:
+def _optimized_parts(common_parts: Sequence[CommonPart], plans: Sequence[LogicalNode]) -> list[SharedPart]:
     shared: list[SharedPart] = []
-    for common in commons:
-        readers = [*plans, *(part.plan for part in shared)]
-        paths = [path for plan in readers for number, path in placeholders(plan) if number == common.number]
+    for common_part in common_parts:
+        readers = [*plans, *(earlier.plan for earlier in shared)]
+        paths = [path for plan in readers for number, path in placeholders(plan) if number == common_part.number]
         columns = sorted({position for path in paths for position in used_columns(path)})
-        output = common.plan.output
-        plan = common.plan if len(columns) == len(output) else common.plan.projected(output.take(columns))
+        output = common_part.plan.output
+        plan = common_part.plan if len(columns) == len(output) else common_part.plan.projected(output.take(columns))
         optimized = read_plan(catalyst.optimize(plan))
-        shared.append(_narrowed(SharedPart(common.number, common.equal_parts, plan, optimized, columns), paths))
+        part = SharedPart(common_part.number, common_part.subtree_classes, plan, optimized, columns)
+        shared.append(_with_common_filter(part, paths))
     return shared
 
 
-def _narrowed(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> SharedPart:
+def _with_common_filter(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> SharedPart:
     """Return a part with the filter that is above all of its placeholders, which Spark would push into it."""
-    filters = [path[-2] for path in paths if len(path) > 1 and path[-2].name == "Filter" and part.is_of(path[-1])]
+    filters = [path[-2] for path in paths if len(path) > 1 and path[-2].name == "Filter" and part.is_read_by(path[-1])]
     conditions = list(map(catalyst.filter_condition, filters))
     if len(conditions) < len(paths) or len({condition.key for condition in conditions}) != 1:
         return part
@@ -283,7 +288,7 @@ def _narrowed(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> Share
     return replace(part, analyzed=plan, plan=read_plan(catalyst.optimize(plan)), condition=conditions[0].key)
 
 
-def _note(reading: Reading, part: SharedPart) -> Note:
+def _choice(reading: Reading, part: SharedPart) -> DraftChoice:
     tables = dict.fromkeys(table_name(leaf.files.name) for leaf in part.plan.leaves() if leaf.files is not None)
     name = f"a part of {listed(list(tables), 'tables')}" if tables else "a part"
     reason = (
@@ -292,4 +297,4 @@ def _note(reading: Reading, part: SharedPart) -> Note:
         else "it may fail on rows that the filters of these results remove"
     )
     explanation = Explanation(f"not all results that read {name} share it, as {reason}", tables=tuple(tables))
-    return Note(name, "not shared by all results", reason, explanation=lambda *_: explanation)
+    return DraftChoice(name, "not shared by all results", reason, explain=lambda *_: explanation)

@@ -1,7 +1,8 @@
-"""Adds the sinks to a draft: their number of tasks, and the exchange before them."""
+"""Adds the sinks to a draft, with their number of tasks and the exchange before them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,16 @@ from penstock.connectors.core.base import Sink, SinkOptions
 from penstock.decisions.log import DecisionKind
 from penstock.graph import Operator, OperatorKind, SinkOperator, StreamNode
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
-from penstock.planner.draft import Note
+from penstock.planner.draft import DraftChoice
 from penstock.planner.outputs import Output, PlannedOutput
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.exchanges import omit_boundary
 from penstock.planner.whole_queries import WHOLE_QUERY
 from penstock.spark.plans import catalyst
 from penstock.spark.plans.fragment import slot_columns
-from penstock.spark.plans.limits import LIMITS
+from penstock.spark.plans.logical_plan import LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.config import Configuration
     from penstock.planner.translation import Translator
     from penstock.spark.bridge.jvm import Bridge
@@ -32,9 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserParallelism:
-    """The parallelism and file size of a sink, None if the query determines them, and the recorded decision.
+    """The effects of settings on a sink: its parallelism, file size (bytes) and exchange, and the decision to record.
 
-    `keeps_exchange` says whether the partitioning of the exchange before the sink must be preserved.
+    `parallelism` and `file_size` are None if no setting applies. `keeps_exchange` says whether the partitioning of the
+    exchange before the sink must be preserved. `chosen` and `reason` are the decision, or empty.
     """
 
     parallelism: int | None = None
@@ -50,13 +50,13 @@ def choose_user_parallelism(
     parallelism: int | None,
     file_size: int | None,
     *,
-    ordered: bool,
+    is_ordered: bool,
     accepts_parallelism: bool,
 ) -> UserParallelism:
-    """Resolve the requested tasks, or else the file size, of a sink against the nodes of its vertex.
+    """Decide whether the number of tasks that a sink requests, or else its file size, applies to its vertex.
 
     `chain` are the nodes that would share the vertex of the sink, and `tops` their topmost operators in Spark's plan.
-    `ordered` says whether the rows have an order, which another exchange would destroy. `accepts_parallelism` says
+    `is_ordered` says whether the rows have an order, which another exchange would destroy. `accepts_parallelism` says
     whether the vertex can have the requested number of tasks without another exchange.
     """
     if parallelism is None and file_size is None:
@@ -66,8 +66,8 @@ def choose_user_parallelism(
         reason = f"the query sets its own number of tasks, which overrides {option}"
         return UserParallelism(chosen="as the query says", reason=reason)
     repartitioned = any(node.kind is OperatorKind.REPARTITION for node in chain)
-    if (ordered or repartitioned) and not accepts_parallelism:
-        lost = "order of the rows" if ordered else "partitioning that the query or its target requests"
+    if (is_ordered or repartitioned) and not accepts_parallelism:
+        lost = "order of the rows" if is_ordered else "partitioning that the query or its target requests"
         reason = f"{option} would destroy the {lost}"
         return UserParallelism(keeps_exchange=repartitioned, chosen="the tasks before the writer", reason=reason)
     if parallelism is not None:
@@ -79,7 +79,7 @@ def choose_user_parallelism(
 
 
 def _has_own_tasks(top: LogicalNode | None) -> bool:
-    """Whether an operator has the tasks of a coalesce, or of a query that Spark runs unchanged."""
+    """Whether a coalesce, or a query that is not divided into steps, sets the number of tasks of an operator."""
     if top is None:
         return False
     return top.name == WHOLE_QUERY or (top.repartition is not None and not top.repartition.shuffles)
@@ -90,8 +90,8 @@ def config_of(bridge: Bridge, config: Configuration, sink: Sink) -> Configuratio
 
     Raises `ConfigError` if a Penstock option of the sink is unknown, or has an invalid value.
     """
-    own = sink.target_options(bridge.spark)
-    return config.for_table("sink.", own.options, own.properties, sink.name)
+    target = sink.target_options(bridge.spark)
+    return config.for_table("sink.", target.options, target.properties, sink.name)
 
 
 def sink_options(config: Configuration) -> SinkOptions:
@@ -107,61 +107,60 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output | Plann
     draft, options = translator.draft, sink_options(config)
     sink_id = last_id = _add_sink(translator, plan, output, config)
     for stage in output.sink.stages(options):
-        node_id = draft.node(Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location)
-        draft.stages[node_id] = sink_id, stage
-        draft.edge(last_id, node_id, GLOBAL, translator.edge_plan(plan))
-        last_id = node_id
+        new_id = draft.add_node(Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location)
+        draft.sink_stages[new_id] = sink_id, stage
+        draft.add_edge(last_id, new_id, GLOBAL, translator.edge_plan(plan))
+        last_id = new_id
 
 
 def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, config: Configuration) -> int:
     draft, file_size = translator.draft, output.sink.file_size(sink_options(config))
-    is_planned = isinstance(output, PlannedOutput)  # options for all sinks do not apply if rows are collected
-    default = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
-    parallelism = output.parallelism or output.sink.parallelism or default
-    if output.sink.restartable:
+    is_planned = isinstance(output, PlannedOutput)  # its sink has already read `sink.parallelism`, if that applies
+    option_parallelism = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
+    parallelism = output.parallelism or output.sink.parallelism or option_parallelism
+    if output.sink.restartable:  # the sink itself can repeat a failed barrier stage, so no exchange has to follow it
         omit_boundary(translator, plan)
-    inner = translator.translate(plan)
-    chain = [draft.stream_nodes[n] for n in draft.chained(inner.node_id)]
-    ordered = any(_has_user_order(draft.nodes[node.id].top) for node in chain)
+    input_node = translator.translate(plan)
+    chain = [draft.stream_nodes[n] for n in draft.chained_upstream(input_node.node_id)]
+    is_ordered = any(_has_user_order(draft.nodes[node.id].top) for node in chain)
     name = f"Sink: {output.sink.name}"
     setting = UserParallelism()
     if is_planned:
         tops = [draft.nodes[node.id].top for node in chain]
-        accepted = parallelism is not None and draft.accepts_parallelism(inner.node_id, parallelism)
+        accepted = parallelism is not None and draft.accepts_parallelism(input_node.node_id, parallelism)
         setting = choose_user_parallelism(
-            chain, tops, parallelism, file_size, ordered=ordered, accepts_parallelism=accepted
+            chain, tops, parallelism, file_size, is_ordered=is_ordered, accepts_parallelism=accepted
         )
         parallelism, file_size = setting.parallelism, setting.file_size
-        ordered = ordered or setting.keeps_exchange
-    sized = file_size is not None and parallelism is None and not ordered
-    measures = output.sink.measures_tasks and parallelism is None and not ordered
-    operator = SinkOperator(file_size if sized else None, measures_tasks=measures)
-    node_id = draft.node(operator, name, NodePlan(None), location=output.location)
+        is_ordered = is_ordered or setting.keeps_exchange
+    has_file_size = file_size is not None and parallelism is None and not is_ordered
+    measures_tasks = output.sink.measures_tasks and parallelism is None and not is_ordered
+    operator = SinkOperator(file_size if has_file_size else None, measures_tasks=measures_tasks)
+    node_id = draft.add_node(operator, name, NodePlan(None), location=output.location)
     draft.sinks[node_id] = output.sink
     if setting.chosen:
-        draft.notes.append(Note(node_id, setting.chosen, setting.reason, DecisionKind.SINK_PARALLELISM))
-    partition_columns = _attributes(plan, output.sink.partition_columns) if sized else []
-    if partition_columns:
+        draft.choices.append(DraftChoice(node_id, setting.chosen, setting.reason, DecisionKind.SINK_PARALLELISM))
+    partition_columns = _attributes(plan, output.sink.partition_columns) if has_file_size else []
+    if partition_columns:  # write the rows like a side of a join: hash partitioned by keys
         partitioner = HashPartitioner(tuple(column.key for column in partition_columns))
         spread_by = slot_columns(plan, partition_columns)
         edge_plan = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(partition_columns), spread_by=spread_by)
-        draft.edge(inner.node_id, node_id, partitioner, edge_plan)
+        draft.add_edge(input_node.node_id, node_id, partitioner, edge_plan)
         return node_id
     if parallelism is None:
-        forward = ordered or not (output.sink.materialised or sized)
+        is_chained = is_ordered or not (output.sink.materialised or has_file_size)
     else:
-        same = {node.parallelism for node in chain} - {None} == {parallelism}
-        forward = same or ordered
-        if same or not ordered or draft.accepts_parallelism(inner.node_id, parallelism):
+        already_set = {node.parallelism for node in chain} - {None} == {parallelism}
+        is_chained = already_set or is_ordered
+        if already_set or not is_ordered or draft.accepts_parallelism(input_node.node_id, parallelism):
             draft.update_node(node_id, parallelism=parallelism)
         else:
-            draft.notes.append(
-                Note(name, "the tasks of the sort", f"{parallelism} tasks would undo the order of the rows")
-            )
-    if forward:
-        draft.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
+            reason = f"{parallelism} tasks would undo the order of the rows"
+            draft.choices.append(DraftChoice(name, "the tasks of the sort", reason))
+    if is_chained:
+        draft.add_edge(input_node.node_id, node_id, FORWARD, translator.edge_plan(plan))
     else:
-        draft.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
+        draft.add_edge(input_node.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
     return node_id
 
 
@@ -172,8 +171,8 @@ def _has_user_order(operator: LogicalNode | None) -> bool:
     if operator.name in LIMITS:  # Spark plans a limit together with the sort below it
         below = operator.children[0]
         return _has_user_order(below.children[0] if below.name == "Project" else below)
-    may_be = operator.name in {"InMemoryRelation", WHOLE_QUERY}
-    return operator.name == "Sort" or (may_be and catalyst.has_ordering(operator))
+    may_be_ordered = operator.name in {"InMemoryRelation", WHOLE_QUERY}
+    return operator.name == "Sort" or (may_be_ordered and catalyst.has_ordering(operator))
 
 
 def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Expression]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from penstock.connectors.core.base import (
 from penstock.connectors.core.coordinator import SourceCoordinator
 from penstock.connectors.core.provided import ProvidedScan
 from penstock.connectors.core.scan import PlainScan, Scan
-from penstock.connectors.core.scan_parallelism import ScanOptions, infers_parallelism, limited
+from penstock.connectors.core.scan_parallelism import ScanOptions, infers_parallelism, limit_parallelism
 from penstock.connectors.files.file_scan import FileScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.tables.hive import HiveScan
@@ -35,8 +36,6 @@ from penstock.spark.io import files, hive, jdbc
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from penstock.connectors.core.base import Source
     from penstock.hints.plan_hints import PlanHint
     from penstock.planner.whole_queries import SparkQuery
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.plans.nodes import LogicalNode
 
-_NAMES = {
+_SOURCE_NAMES = {
     "LocalRelation": "rows in memory",
     "Range": "range",
     "InMemoryRelation": "cached data",
@@ -54,16 +53,16 @@ _NAMES = {
     "UnionLoop": "recursion",
 }
 
-_OPTIONS_OF_TABLES = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
-_TABLE_OPTIONS = [key for option in _OPTIONS_OF_TABLES for key in (option.key, *option.aliases)]
+_SCAN_OPTIONS = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
+_SCAN_KEYS = [key for option in _SCAN_OPTIONS for key in (option.key, *option.aliases)]
 
 
 @dataclass(eq=False)
-class SourceMaker:
-    """Factory of the sources of a job.
+class SourceFactory:
+    """Creates the sources of a job.
 
-    Options of a table or reader override `config`. `whole_queries` are the queries represented by leaves, by leaf.
-    `split_by_spark` are the leaves that Spark must split into tasks.
+    Options of a table or reader override `config`. `whole_queries` are the whole queries by the leaf that
+    represents them. `split_by_spark` are the leaves that Spark must split into tasks.
     """
 
     _bridge: Bridge
@@ -75,11 +74,11 @@ class SourceMaker:
         self._cores = jobs.cluster_cores(self._bridge)
         self._volume = self._config.integer(DATA_VOLUME_PER_TASK)
 
-    def make(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
+    def create(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
         """Return the source of a leaf.
 
         `filtered` is the leaf with the filters directly above it. `limit` is the maximum number of rows that the query
-        needs, or None. Raises `ConfigError` if an option of the table has an invalid value.
+        needs, or None. Raises `ConfigError` if an option of the table is unknown or has an invalid value.
         """
         if leaf in self._whole_queries:
             query = self._whole_queries[leaf]
@@ -88,21 +87,22 @@ class SourceMaker:
         name, table_options, scan = self._scan(leaf, filtered, user_source)
         if user_source is not None:
             name = user_source.name
-        inferring = scan.parallelism_source(user_source)
-        static = hint.static if hint else None
-        if static is None and isinstance(user_source, ParallelismProvider):
-            static = user_source.parallelism
+        inferring_source = scan.parallelism_source(user_source)
+        static_parallelism = hint.static_parallelism if hint else None
+        if static_parallelism is None and isinstance(user_source, ParallelismProvider):
+            static_parallelism = user_source.parallelism
         options = self._options(table_options, name, hint)
-        if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
-            plain = PlainScan(leaf, "its rows depend on its tasks")
-            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, plain)
-        if hive.is_hive_table(leaf):
+        if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt_files(self._bridge)):
+            plain_scan = PlainScan(leaf, "its rows depend on its tasks")
+            return SourcePlan(leaf, SourceCoordinator(name, None), options, static_parallelism, filtered, plain_scan)
+        if hive.is_hive_table(leaf):  # whichever reader reads its files
             mode, maximum = self._config.get(HIVE_INFER_MODE), self._config.integer(HIVE_INFER_MAX)
             options = replace(options, infer=options.infer and mode != "none", kind_max=maximum)
-            is_inferred = mode == "static" and infers_parallelism(options, static)
-            if is_inferred and isinstance(inferring, DynamicParallelismInference):
-                static = self._infer_static(inferring, limit)
-        return SourcePlan(leaf, SourceCoordinator(name, inferring), options, static, filtered, scan)
+            is_inferred = mode == "static" and infers_parallelism(options, static_parallelism)
+            if is_inferred and isinstance(inferring_source, DynamicParallelismInference):
+                inferred = inferring_source.infer_parallelism(ParallelismInferenceContext(maximum, self._volume))
+                static_parallelism = limit_parallelism(inferred, limit) if inferred > 0 else None
+        return SourcePlan(leaf, SourceCoordinator(name, inferring_source), options, static_parallelism, filtered, scan)
 
     def _scan(
         self, leaf: LogicalNode, plan: LogicalPlan, user_source: Source | None
@@ -117,21 +117,15 @@ class SourceMaker:
             relation = jdbc.JdbcRelation(leaf)
             scan = self._jdbc_scan(relation, plan) or PlainScan(leaf)
             return relation.table, relation.options, scan
-        if hive.is_hive_relation(leaf):
+        if hive.is_hive_relation(leaf):  # read with Hive's SerDes
             table = HiveScan(leaf, plan)
             return table.name, table.options, table
-        return _NAMES.get(leaf.name, leaf.name), {}, PlainScan(leaf)
-
-    def _infer_static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
-        """Return the parallelism that a source infers at planning time, or None if it infers none."""
-        bound = self._config.integer(HIVE_INFER_MAX)
-        inferred = source.infer_parallelism(ParallelismInferenceContext(bound, self._volume))
-        return limited(inferred, limit) if inferred > 0 else None
+        return _SOURCE_NAMES.get(leaf.name, leaf.name), {}, PlainScan(leaf)
 
     def _jdbc_scan(self, relation: JdbcRelation, plan: LogicalPlan) -> Scan | None:
-        """Return a scan that splits a database relation, or None if it is split already or the dialect is unknown."""
+        """Return a scan that splits a database relation, or None if the user has split it or its dialect is unknown."""
         dialect = dialect_of(relation.url)
-        if relation.parts > 1 or dialect is None:
+        if relation.user_tasks > 1 or dialect is None:
             return None
         table_value = table_option(SCAN_MAX_CONNECTIONS, relation.options, relation.table)
         connections = self._config.get(SCAN_MAX_CONNECTIONS) if table_value is None else table_value
@@ -139,9 +133,9 @@ class SourceMaker:
         return JdbcScan(relation, dialect, request, self._cores, connections if isinstance(connections, int) else None)
 
     def _options(self, table_options: Mapping[str, str], name: str, hint: PlanHint | None) -> ScanOptions:
-        unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]
+        unknown = [key for key in table_options if key.startswith("scan.") and key not in _SCAN_KEYS]
         if unknown:
-            raise ConfigError.unknown_key(unknown[0], _TABLE_OPTIONS, f"the options of {name}")
+            raise ConfigError.unknown_key(unknown[0], _SCAN_KEYS, f"the options of {name}")
 
         def value(option: Option) -> object:
             table_value = table_option(option, table_options, name)

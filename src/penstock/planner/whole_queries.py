@@ -1,4 +1,4 @@
-"""Queries that Spark, or a native engine in a single task, computes completely, as sources of a job."""
+"""Queries that are not divided into steps, as sources of a job: Spark runs them, or an engine in a single task."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 from penstock.config.options import NATIVE
 from penstock.connectors.core.scan import Scan
 from penstock.decisions.log import DecisionKind, Explanation
-from penstock.planner.draft import Note
+from penstock.planner.draft import DraftChoice
 from penstock.spark.plans import catalyst
-from penstock.spark.plans.logical_plan import LARGE, LogicalPlan
-from penstock.spark.run.exchange import spark_rows
+from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES, LogicalPlan
+from penstock.spark.run.exchange import run_in_plain_spark
 
 if TYPE_CHECKING:
     from penstock.engine.interface import EngineQuery, NativeEngine
     from penstock.spark.bridge.handles import Session
 
 WHOLE_QUERY = "Query"
-"""The name of a leaf that represents a whole query."""
+"""The name of a leaf that represents a whole query: one that Spark runs unchanged, or that an engine computes."""
 
 
 class SparkQuery(Scan):
-    """The rows of a query that Spark plans under the settings of the user, with its own tasks; and the reason."""
+    """A query that Spark plans and runs unchanged, with the user's settings. `reason` says why. See `NativeQuery`."""
 
     name: str = "Spark's own query"
     reason: str = ""
-    is_cut_by_spark: bool = True
+    is_divided_by_spark: bool = True
 
     def __init__(self, plan: LogicalPlan, reason: str) -> None:
         self._plan = plan
@@ -34,23 +34,23 @@ class SparkQuery(Scan):
 
     @property
     def size_in_bytes(self) -> int | None:
-        """Spark's estimate of the bytes of all leaves, or None if a leaf has none."""
+        """Spark's estimate of the bytes of all leaves, or None if Spark has no estimate for a leaf."""
         size = catalyst.leaf_bytes(self._plan)
-        return size if size < LARGE else None
+        return size if size < MAX_ESTIMATE_BYTES else None
 
     def parallelism_source(self, user_source: object | None) -> None:
-        """Return nothing: its tasks are Spark's."""
+        """Return None: Spark sets the number of tasks."""
 
     def divide(self, parallelism: int) -> int:
-        """Change nothing."""
+        """Return `parallelism` unchanged: Spark divides the query."""
         return parallelism
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
         """Run all stages of the query but the last; return the last stage as a leaf."""
-        return spark_rows(self._plan)
+        return run_in_plain_spark(self._plan)
 
     def with_filters(self, plan: LogicalPlan) -> SparkQuery:  # noqa: ARG002
-        """Return itself: nothing filters it further."""
+        """Return the query unchanged: it accepts no additional filters."""
         return self
 
 
@@ -67,7 +67,7 @@ def single_task_choice(engine: NativeEngine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskResources:
-    """The resources of a query's task: bytes before it spills, cores of its executor, and ``execution.verify``."""
+    """The resources of a query's task: bytes of memory, cores, and whether ``execution.verify`` checks its rows."""
 
     memory: int
     threads: int
@@ -75,7 +75,7 @@ class TaskResources:
 
 
 class NativeQuery(SparkQuery):
-    """The rows of a query that a native engine computes, with Spark as the fallback."""
+    """A query that a native engine computes; if the engine fails, Spark runs it unchanged, like any `SparkQuery`."""
 
     fallback_reason: str = ""
     """Why Spark computed the query instead; empty if it did not."""
@@ -90,22 +90,25 @@ class NativeQuery(SparkQuery):
 
     @property
     def last_stage_may_fail(self) -> bool:
-        """Whether the operators that Spark runs on the engine's rows may raise an error; they are a single stage."""
-        return self._native.rest_may_fail and not self.fallback_reason
+        """Whether the rest, a single stage on the engine's rows, may raise an error; False after a fallback."""
+        return self._native.rest_may_fail and not self.fallback_reason  # a fallback has the same stages as plain Spark
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Run all stages of the query but the last; return the last stage as a leaf."""
-        rows = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)
-        if not isinstance(rows, str):
-            return rows
-        self.fallback_reason = rows
+        """Run the engine's parts and all stages of the rest but the last; return the last stage as a leaf.
+
+        If the engine fails, run all stages of the query but the last in Spark.
+        """
+        leaf_or_reason = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)
+        if not isinstance(leaf_or_reason, str):
+            return leaf_or_reason
+        self.fallback_reason = leaf_or_reason
         return super().leaf(session)
 
-    def note(self) -> Note:
-        """Return the decision that the engine computes the query."""
+    def choice(self) -> DraftChoice:
+        """Return the decision to compute the query with the engine."""
         reasons = self._native.rest_reasons
         rest = f"; Spark computes the rest ({', '.join(reasons)})" if reasons else ""
         verified = _VERIFY_NOTE.format(self._engine.name) if self._task.is_checked else ""
         explanation = Explanation(f"one task of {self._engine.name} computes {self.name}{rest}{verified}", NATIVE.key)
         chosen, figures = single_task_choice(self._engine), {"bytes in": self._native.size_in_bytes}
-        return Note(self.name, chosen, self._native_reason, DecisionKind.NATIVE, figures, lambda *_: explanation)
+        return DraftChoice(self.name, chosen, self._native_reason, DecisionKind.NATIVE, figures, lambda *_: explanation)

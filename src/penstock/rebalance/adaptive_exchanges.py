@@ -1,22 +1,22 @@
-"""Makes exchanges adaptive whose mode was left to the options, once the options of the job are available."""
+"""Builds the exchanges that are adaptive because of a job's options, not because of the call that requested them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED
 from penstock.errors import NoBarrierError
-from penstock.hints.plan_hints import Exchange, PlanHint, Stage, lookup, stage_of
+from penstock.hints.plan_hints import ConsumerStage, PlanHint, RequestedExchange, consumer_stage_of, hint_of_number
 from penstock.rebalance.operator import barrier_stage
 from penstock.rebalance.pandas_function import UserFunction
 from penstock.spark.plans.catalyst import analyzed_plan, cached_plan
 from penstock.spark.plans.dataframes import dataframe, hint_number
 from penstock.spark.plans.fragment import rebuild
-from penstock.spark.plans.nodes import read_plan
+from penstock.spark.plans.nodes import LogicalNode, read_plan
 from penstock.spark.plans.python_functions import is_ordinary, pickled_function
 from penstock.spark.run.barrier import function_id, with_output
-from penstock.spark.run.pulled import columns_of
+from penstock.spark.run.pulled_rows import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,27 +24,33 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.spark.bridge.jvm import Bridge
     from penstock.spark.plans.logical_plan import LogicalPlan
-    from penstock.spark.plans.nodes import LogicalNode
 
 
-CONSUMERS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
-"""Functions that process the rows of a task as a stream of batches."""
+BATCH_FUNCTIONS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
+"""Spark's operators for functions that process the rows of a task as a stream of batches."""
+
+
+class LocatedExchange(NamedTuple):
+    """A requested exchange with its hint, and the operator that carries the hint, or is ``repartition(n)``."""
+
+    carrier: LogicalNode
+    hint: PlanHint
+    exchange: RequestedExchange
 
 
 def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame) -> DataFrame:
     """Return a DataFrame with a barrier stage for each exchange that the options make adaptive.
 
-    Barrier stages that were built under other options than the job's are built again.
+    Barrier stages that were built with other options than the job's are built again.
 
-    Example
-    -------
-    >>> # before: MapInArrow(f) over a RebalancePartitions with a hint, over rows
-    >>> # after:  MapInArrow(exchange, then f) in a barrier stage over the rows, behind a boundary
+    Before: MapInArrow(f) over a RebalancePartitions with a hint, over rows
+    After:  a boundary (see `barrier_stage`) over MapInArrow(exchange, then f) in a barrier stage, over the rows
     """
     replacements: dict[LogicalNode, LogicalPlan] = {}
 
     def visit(node: LogicalNode) -> None:
-        stage = stage_at(node)
+        """Add the replacements of the exchanges at and below a node."""
+        stage = consumer_stage_at(node)
         rebuild_stage = stage.with_options(config) if stage is not None and stage.with_options is not None else None
         if rebuild_stage is not None:
             (rows,) = node.children
@@ -52,66 +58,67 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
             plan = analyzed_plan(bridge, rebuild_stage(dataframe(bridge.session, rebuild(rows, replacements))))
             replacements[node] = with_output(plan, node.output)
             return
-        is_consumer = node.name in CONSUMERS
-        distribution = exchange_before(node, config) if is_consumer else distribution_at(node)
-        is_adaptive = distribution is not None and distribution[2].resolved(config, distribution[1].parallelism)[0]
-        if distribution is None or not is_adaptive or is_consumer == (distribution[2].function is None):
+        is_consumer = node.name in BATCH_FUNCTIONS
+        located = exchange_before(node, config) if is_consumer else exchange_at(node)
+        is_adaptive = located is not None and located.exchange.resolve_options(config, located.hint.parallelism)[0]
+        # An exchange with a function is replaced at the operator of the function, any other at the exchange itself.
+        if located is None or not is_adaptive or is_consumer == (located.exchange.function is None):
             for child in node.children:
                 visit(child)
             return
-        carrier, hint, exchange = distribution
-        (rows,) = carrier.children
+        (rows,) = located.carrier.children
         visit(rows)
-        below = dataframe(bridge.session, rebuild(rows, replacements))
-        adaptive = replace(hint, exchange=replace(exchange, adaptive=True))
+        input_rows = dataframe(bridge.session, rebuild(rows, replacements))
+        adaptive = replace(located.hint, exchange=replace(located.exchange, adaptive=True))
         try:
-            plan = analyzed_plan(bridge, barrier_stage(below, adaptive, config))
-        except NoBarrierError:  # the planner handles the unchanged exchange
+            plan = analyzed_plan(bridge, barrier_stage(input_rows, adaptive, config))
+        except NoBarrierError:  # the planner then handles the exchange
             return
         replacements[node] = with_output(plan, node.output)
 
-    tree = read_plan(cached_plan(bridge, df))  # first: Spark would not find cached rows in a changed plan
+    tree = read_plan(cached_plan(bridge, df))  # before any change: Spark finds cached rows by their unchanged plan
     visit(tree)
     return dataframe(bridge.session, rebuild(tree, replacements)) if replacements else df
 
 
-def stage_at(node: LogicalNode) -> Stage | None:
+def consumer_stage_at(node: LogicalNode) -> ConsumerStage | None:
     """Return the barrier stage of `rebalance` or `rescale` that an operator belongs to, or None."""
     if node.name not in {"MapInArrow", "PythonMapInArrow"}:
         return None
-    return stage_of(function_id(node))
+    return consumer_stage_of(function_id(node))
 
 
-def exchange_before(node: LogicalNode, config: Configuration) -> tuple[LogicalNode, PlanHint, Exchange] | None:
-    """Return the exchange before a function as `distribution_at`; also ``repartition(n)`` if the options allow."""
+def exchange_before(node: LogicalNode, config: Configuration) -> LocatedExchange | None:
+    """Return the exchange that a function reads; also a ``repartition(n)`` if the options make it adaptive."""
     (child,) = node.children
-    distribution = distribution_at(child)
-    if distribution is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not is_ordinary(node):
-        return distribution
+    located = exchange_at(child)
+    if located is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not is_ordinary(node):
+        return located
     if child.repartition is None or child.name != "Repartition" or not child.repartition.shuffles:
         return None
     if node.name == "MapInPandas":  # its conversions depend on Spark settings
         return None
-    exchange = Exchange(function=UserFunction(pickled_function(node)), schema=columns_of(node.output), origin=node)
+    function, schema = UserFunction(pickled_function(node)), schema_of(node.output)
+    exchange = RequestedExchange(function=function, schema=schema, function_operator=node)
     hint = PlanHint(child.repartition.partitions, "Repartition", exchange=exchange)
-    return child, hint, exchange
+    return LocatedExchange(child, hint, exchange)
 
 
-def distribution_at(node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:
-    """Return an exchange at a node as its ``RebalancePartitions``, the hint, and the exchange; None if there is none.
+def exchange_at(node: LogicalNode) -> LocatedExchange | None:
+    """Return the exchange at a node; None if there is none.
 
-    The ``RebalancePartitions`` is the node itself, or is below a ``Repartition`` that sets the number of partitions for
-    plain Spark; see `dataframes.add_hint`.
+    Its carrier, a ``RebalancePartitions``, is the node itself, or is below a ``Repartition`` that sets the number of
+    partitions for plain Spark; see `dataframes.add_hint`.
     """
-    below = node
+    carrier = node
     if node.name == "Repartition":
-        (below,) = node.children
-        while below.name == "Project":  # from column pruning
-            (below,) = below.children
-    number = hint_number(below) if below.name == "RebalancePartitions" else None
-    hint = None if number is None else lookup(number)
+        (carrier,) = node.children
+        while carrier.name == "Project":  # from column pruning
+            (carrier,) = carrier.children
+    number = hint_number(carrier) if carrier.name == "RebalancePartitions" else None
+    hint = None if number is None else hint_of_number(number)
     if hint is None or hint.exchange is None:
         return None
-    if node.repartition is not None and below is not node and hint.parallelism != node.repartition.partitions:
+    if node.repartition is not None and carrier is not node and hint.parallelism != node.repartition.partitions:
         return None
-    return below, hint, hint.exchange
+    return LocatedExchange(carrier, hint, hint.exchange)

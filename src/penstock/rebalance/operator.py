@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,41 +19,55 @@ from penstock import errors
 from penstock.base import channel
 from penstock.base.arguments import check_data_frame, check_type
 from penstock.base.hashing import hash_int
-from penstock.base.location import callers_line
+from penstock.base.location import current_user_line
 from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
-from penstock.connectors.core.base import checked_parallelism
+from penstock.connectors.core.base import require_positive
 from penstock.errors import NoBarrierError
-from penstock.hints.plan_hints import Exchange, PlanHint, Stage, register_stage, with_hint
-from penstock.rebalance import network, pandas_function, protocol, pulled, record_writer, rendezvous, task, transport
+from penstock.hints.plan_hints import ConsumerStage, PlanHint, RequestedExchange, register_consumer_stage, with_hint
+from penstock.rebalance import (
+    channel_selector,
+    network,
+    pandas_function,
+    protocol,
+    pull_task,
+    rendezvous,
+    task,
+    transport,
+)
 from penstock.rebalance.pandas_function import PandasFunction
+from penstock.rebalance.pull_task import PullTask
 from penstock.rebalance.rendezvous_server import rendezvous_of
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.sizing import pointwise
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.bridge.session import penstock_settings
+from penstock.spark.plans.catalyst import analyzed_plan
+from penstock.spark.plans.dataframes import dataframe
 from penstock.spark.plans.python_functions import with_broadcasts
-from penstock.spark.run.barrier import BOUNDARY, narrow_partitions, task_slots
+from penstock.spark.run.barrier import BOUNDARY, narrow_task_count, task_slots, with_output
+from penstock.spark.run.pulled_rows import ticket_leaf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.rebalance.pandas_function import PandasMapFunction
     from penstock.rebalance.task import MapFunction
+    from penstock.spark.bridge.handles import InternalRows
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
-    Reports = Accumulator[list[dict[str, Any]]]
+    Reports = Accumulator[list[dict[str, Any]]]  # what each task has counted: the fields of a `SubtaskReport`
 
 log = logging.getLogger("penstock.rebalance")
 
 
-class Dropped:
+class DroppedReports:
     """Placeholder for reports that are no longer needed.
 
-    A task may run again later if its output is lost. PySpark would then stop updating all accumulators, if the task's
-    accumulator were not registered.
+    A task may run again later if its output is lost. If its accumulator were not registered then, PySpark would stop
+    updating all accumulators.
     """
 
     def __iadd__(self, reports: object) -> Self:
@@ -60,18 +75,15 @@ class Dropped:
         return self
 
 
-_DROPPED = Dropped()
-
-
-def new_reports(spark: SparkSession) -> Reports:
-    """Return an accumulator for reports."""
+def report_accumulator(spark: SparkSession) -> Reports:
+    """Return an accumulator for the reports of tasks."""
     return spark.sparkContext.accumulator([], ReportParam())
 
 
-def drop_with(owner: object, reports: Reports) -> None:
+def release_with_owner(owner: object, reports: Reports) -> None:
     """Release reports once their owner is garbage-collected; PySpark would retain accumulators forever."""
     registry: dict[int, Any] = accumulators._accumulatorRegistry  # noqa: SLF001
-    weakref.finalize(owner, registry.__setitem__, reports.aid, _DROPPED)
+    weakref.finalize(owner, registry.__setitem__, reports.aid, DroppedReports())
 
 
 def rebalance(
@@ -82,13 +94,17 @@ def rebalance(
 ) -> Rebalanced:
     """Distribute the rows of a DataFrame over tasks, evenly or to the least loaded consumer.
 
+    >>> balanced = penstock.rebalance(spark.range(10), parallelism=3).dataframe()
+    >>> env.count(balanced), balanced.rdd.getNumPartitions()
+    (10, 3)
+
     Parameters
     ----------
     df
-        Any DataFrame, also a streaming one.
+        A DataFrame, which may be streaming.
     parallelism
-        The number of consumers, on plain Spark too. If None: as many as can run at the same time, or as many as the
-        job decides.
+        The number of consumers, on plain Spark too. If None: as many as can run at the same time if the exchange is
+        adaptive, else as many as the job decides.
     adaptive
         Whether each consumer gets as many rows as it can process. If None: yes if `max_traverse_size` is set, else
         according to the option ``taskmanager.network.adaptive-partitioner.enabled``.
@@ -107,7 +123,7 @@ def rebalance(
     RebalanceError
         If `max_traverse_size` is less than 2.
     """
-    return _rebalanced(df, parallelism, Exchange(adaptive, max_traverse_size))
+    return _create_rebalanced(df, parallelism, RequestedExchange(adaptive, max_traverse_size))
 
 
 def rescale(
@@ -116,14 +132,18 @@ def rescale(
     adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
-    """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only."""
-    return _rebalanced(df, parallelism, Exchange(adaptive, max_traverse_size, pointwise=True))
+    """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only.
+
+    >>> env.count(penstock.rescale(spark.range(10), parallelism=2).dataframe())
+    10
+    """
+    return _create_rebalanced(df, parallelism, RequestedExchange(adaptive, max_traverse_size, pointwise=True))
 
 
-def _rebalanced(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalanced:
+def _create_rebalanced(df: DataFrame, parallelism: int | None, exchange: RequestedExchange) -> Rebalanced:
     check_data_frame(df, "rescale" if exchange.pointwise else "rebalance")
     check_type(exchange.adaptive, (bool, type(None)), "adaptive", "True, False or None")
-    number = None if parallelism is None else checked_parallelism(parallelism, "rebalance")
+    number = None if parallelism is None else require_positive(parallelism, "rebalance")
     return Rebalanced(df, number, exchange)
 
 
@@ -133,15 +153,20 @@ class Rebalanced:
 
     df: DataFrame
     parallelism: int | None
-    exchange: Exchange
+    exchange: RequestedExchange
 
     def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInArrow`` does.
 
         The function takes an iterator of ``pyarrow.RecordBatch`` and returns another; it is called once in every
         consumer.
+
+        >>> def count_rows(batches):
+        ...     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
+        >>> env.collect(rebalance(spark.range(9), 3).map_in_arrow(count_rows, "rows long").groupBy().sum())
+        [Row(sum(rows)=9)]
         """
-        return self._mapped(replace(self.exchange, function=function, schema=schema))
+        return self._apply(replace(self.exchange, function=function, schema=schema))
 
     def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInPandas`` does.
@@ -149,18 +174,22 @@ class Rebalanced:
         The function takes an iterator of ``pandas.DataFrame`` and returns another; it is called once in every consumer.
         Raise `RebalanceError` if the exchange is adaptive and a column is of a nested type, for which pandas has
         several forms.
+
+        >>> rows = rebalance(spark.range(3)).map_in_pandas(lambda frames: (frame * 2 for frame in frames), "id long")
+        >>> sorted(env.collect(rows))
+        [Row(id=0), Row(id=2), Row(id=4)]
         """
-        return self._mapped(replace(self.exchange, function=function, schema=schema, is_pandas=True))
+        return self._apply(replace(self.exchange, function=function, schema=schema, is_pandas=True))
 
     def dataframe(self) -> DataFrame:
         """Return the distributed rows, unchanged."""
-        return self._mapped(self.exchange)
+        return self._apply(self.exchange)
 
-    def _mapped(self, exchange: Exchange) -> DataFrame:
+    def _apply(self, exchange: RequestedExchange) -> DataFrame:
         settings = penstock_settings(Bridge(self.df.sparkSession))
         config = Configuration.load(spark_conf=settings, environ=os.environ)
-        hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
-        if exchange.resolved(config, self.parallelism)[0]:
+        hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=current_user_line())
+        if exchange.resolve_options(config, self.parallelism)[0]:
             try:
                 return barrier_stage(self.df, hint, config)
             except NoBarrierError as error:
@@ -168,7 +197,7 @@ class Rebalanced:
         return _apply_function(with_hint(self.df, hint, self.parallelism), exchange)
 
 
-def _apply_function(df: DataFrame, exchange: Exchange) -> DataFrame:
+def _apply_function(df: DataFrame, exchange: RequestedExchange) -> DataFrame:
     if exchange.function is None:
         return df
     assert exchange.schema is not None
@@ -178,55 +207,81 @@ def _apply_function(df: DataFrame, exchange: Exchange) -> DataFrame:
 
 
 def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
-    """Return the output of an adaptive exchange and its function; raise `NoBarrierError` for too many consumers."""
+    """Return the output of an adaptive exchange and its function; raise `NoBarrierError` if it cannot run.
+
+    The output passes another shuffle, the boundary: Spark does not retry a barrier stage at the end of a query, and
+    refuses limits, unions and coalescing in it.
+    """
     assert hint.exchange is not None
     rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
-    return _behind_shuffle(_stage(rows, hint, spec, config), spec.readers)
+    output = _stage_over(rows, hint, spec, config).withColumn(BOUNDARY, F.spark_partition_id())
+    return output.repartition(spec.readers, F.col(BOUNDARY)).drop(BOUNDARY)
 
 
-def _stage(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configuration) -> DataFrame:
+def _stage_over(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configuration) -> DataFrame:
     """Return the output of an adaptive exchange over rows that have as many tasks as the stage needs."""
     exchange = hint.exchange
     assert exchange is not None
-    spec = _with_options(spec, hint, config)
+    spec = _resolve_spec(spec, hint, config)
     schema = rows.schema if exchange.schema is None else exchange.schema
-    function = arrow_function(exchange, rows.schema, rows.sparkSession)
-    reports = new_reports(rows.sparkSession)
-    rendezvous = rendezvous_of(rows.sparkSession)
-    mapped = apply_task(rows, ExchangeTask(spec, function, reports, rendezvous), exchange, schema, barrier=True)
+    function = _arrow_function(exchange, rows.schema, rows.sparkSession)
+    reports = report_accumulator(rows.sparkSession)
+    rendezvous = rendezvous_of(rows.sparkSession)  # where the tasks learn each other's addresses
+    mapped = _apply_task(rows, ExchangeTask(spec, function, reports, rendezvous), exchange, schema, barrier=True)
 
-    def with_options(other: Configuration) -> Callable[[DataFrame], DataFrame] | None:
-        if not exchange.resolved(other, hint.parallelism)[0]:
-            return lambda over: _apply_function(with_hint(over, hint, hint.parallelism), exchange)
-        if _with_options(spec, hint, other) == spec:
+    def with_options(job_config: Configuration) -> Callable[[DataFrame], DataFrame] | None:
+        """Return a function that builds the exchange with the options of a job; None if they do not change it."""
+        if not exchange.resolve_options(job_config, hint.parallelism)[0]:
+            return lambda new_rows: _apply_function(with_hint(new_rows, hint, hint.parallelism), exchange)
+        if _resolve_spec(spec, hint, job_config) == spec:
             return None
-        return lambda over: _stage(over, hint, spec, other)
+        return lambda new_rows: _stage_over(new_rows, hint, spec, job_config)
 
-    built = replace(exchange, adaptive=True, max_traverse_size=spec.max_traverse_size)
-    stage_hint = replace(hint, parallelism=spec.readers, exchange=built)
-    stage = Stage(stage_hint, lambda: list(reports.value), with_options)
-    drop_with(stage, reports)
-    register_stage(mapped, stage)
+    adaptive_exchange = replace(exchange, adaptive=True, max_traverse_size=spec.max_traverse_size)
+    stage_hint = replace(hint, parallelism=spec.readers, exchange=adaptive_exchange)
+    stage = ConsumerStage(stage_hint, lambda: list(reports.value), with_options)
+    release_with_owner(stage, reports)
+    register_consumer_stage(mapped, stage)
     return mapped
 
 
-def _with_options(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> ExchangeSpec:
+def _resolve_spec(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> ExchangeSpec:
     assert hint.exchange is not None
-    _, traverse = hint.exchange.resolved(config, hint.parallelism)
+    _, max_traverse_size = hint.exchange.resolve_options(config, hint.parallelism)
     timeout = config.seconds(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
-    return replace(spec, max_traverse_size=traverse, idle_timeout=timeout)
+    return replace(spec, max_traverse_size=max_traverse_size, idle_timeout=timeout)
 
 
-def apply_task(
-    df: DataFrame, task: MapFunction, exchange: Exchange, schema: StructType | str, *, barrier: bool = False
+@dataclass(frozen=True, slots=True)
+class PulledConsumer:
+    """The consumer of an exchange: the user's function, whose tasks pull the rows in chunks, and their reports."""
+
+    node: LogicalNode
+    """The operator of the function in Spark's plan (``MapInArrow``, ``MapInPandas``)."""
+    exchange: RequestedExchange
+    columns: StructType
+    """The input columns of the function."""
+    reports: Reports
+
+    def plan_over(self, bridge: Bridge, chunks: InternalRows, tasks: int) -> LogicalPlan:
+        """Return the plan of the function over chunks of rows; each of `tasks` tasks gets a ticket (see `PullTask`)."""
+        tickets = dataframe(bridge.session, ticket_leaf(bridge.session, self.columns, chunks, tasks))
+        task = PullTask(_arrow_function(self.exchange, self.columns, bridge.spark), self.reports)
+        assert self.exchange.schema is not None
+        mapped = _apply_task(tickets, task, self.exchange, self.exchange.schema)
+        return with_output(analyzed_plan(bridge, mapped), self.node.output)
+
+
+def _apply_task(
+    df: DataFrame, task: MapFunction, exchange: RequestedExchange, schema: StructType | str, *, barrier: bool = False
 ) -> DataFrame:
-    """Return the output of a task that calls the function of an exchange."""
+    """Apply a task, which calls the function of an exchange, to the partitions of a DataFrame; return the output."""
     with _pickled_by_value():
         mapped = df.mapInArrow(task, schema, barrier=barrier)
-    return mapped if exchange.origin is None else with_broadcasts(mapped, exchange.origin)
+    return mapped if exchange.function_operator is None else with_broadcasts(mapped, exchange.function_operator)
 
 
-def arrow_function(exchange: Exchange, input_schema: StructType, spark: SparkSession) -> MapFunction:
+def _arrow_function(exchange: RequestedExchange, input_schema: StructType, spark: SparkSession) -> MapFunction:
     """Return the function of an exchange as a function of Arrow batches."""
     if exchange.function is None:
         return lambda batches: batches
@@ -238,16 +293,16 @@ def arrow_function(exchange: Exchange, input_schema: StructType, spark: SparkSes
     return PandasFunction.of(exchange.function, input_schema, schema, time_zone)
 
 
-_PICKLING = threading.RLock()
+_PICKLING_LOCK = threading.RLock()
 _PICKLED_MODULES = (
     errors,
     channel,
+    channel_selector,
     network,
     pandas_function,
     pointwise,
     protocol,
-    pulled,
-    record_writer,
+    pull_task,
     rendezvous,
     task,
     transport,
@@ -256,11 +311,11 @@ _PICKLED_MODULES = (
 
 @contextmanager
 def _pickled_by_value() -> Iterator[None]:
-    """Pickle these modules by value in the block.
+    """Pickle `_PICKLED_MODULES` by value in the block.
 
-    Executors then need no package of ours, and their Python processes do not spend a second importing all of it.
+    Executors then do not need Penstock, and their Python processes do not spend a second importing it.
     """
-    with _PICKLING:  # the registration is global to all threads
+    with _PICKLING_LOCK:  # the registration is global to all threads
         for module in _PICKLED_MODULES:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         try:
@@ -271,12 +326,12 @@ def _pickled_by_value() -> Iterator[None]:
 
 
 def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
-    """Return a DataFrame with as many tasks as the stage needs, all of which can run at the same time."""
+    """Return a DataFrame with as many tasks as the stage needs and can run at a time, and the spec with the numbers."""
     slots = task_slots(Bridge(df.sparkSession), parallelism or 1)
     readers = slots if parallelism is None else parallelism
     if readers > slots or not slots:
-        raise NoBarrierError.too_few_slots(readers, slots)
-    tasks = narrow_partitions(df)
+        raise NoBarrierError(f"{readers} tasks need {readers} cores at the same time, and the cluster has {slots}")
+    tasks = narrow_task_count(df)
     if parallelism is None and tasks is not None:
         readers = min(slots, max(tasks, 1)) if spec.pointwise else slots
     spec = replace(spec, readers=readers)
@@ -290,28 +345,20 @@ def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpe
     return _fill_first(df, tasks, readers), replace(spec, writers=tasks, tasks=readers)
 
 
-def _fill_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:
+def _fill_first(df: DataFrame, filled_partitions: int, partitions: int) -> DataFrame:
     """Return a DataFrame with more partitions, of which only the first have rows."""
-    salts = _salts(filled, partitions)
+    salts = _salts(filled_partitions, partitions)
     salt = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
     return df.withColumn(BOUNDARY, salt).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
 
 
-def _salts(filled: int, partitions: int) -> list[int]:
+def _salts(filled_partitions: int, partitions: int) -> list[int]:
     """Return numbers that Spark's hash partitioning sends to partitions 0, 1, 2 ..."""
     salts: dict[int, int] = {}
     number = 0
-    while len(salts) < filled:
+    while len(salts) < filled_partitions:
         partition = hash_int(number) % partitions
-        if partition < filled:
+        if partition < filled_partitions:
             salts.setdefault(partition, number)
         number += 1
-    return [salts[partition] for partition in range(filled)]
-
-
-def _behind_shuffle(df: DataFrame, partitions: int) -> DataFrame:
-    """Return the rows after another shuffle, so that Spark can retry the barrier stage, and use its result freely.
-
-    Spark does not retry a barrier stage at the end of a query, and refuses limits, unions and coalescing in it.
-    """
-    return df.withColumn(BOUNDARY, F.spark_partition_id()).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
+    return [salts[partition] for partition in range(filled_partitions)]

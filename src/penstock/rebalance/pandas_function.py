@@ -1,16 +1,15 @@
-"""The user's functions: as PySpark pickles them, and of pandas DataFrames adapted to Arrow batches."""
+"""Functions of the user: as pickled by PySpark, or adapted from pandas DataFrames to Arrow batches."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import RebalanceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class UserFunction:
-    """A pickled function that is loaded where it runs, because only executors have its broadcast variables.
+    """A pickled function that is loaded in the task, because only executors have its broadcast variables.
 
-    `command` is the pickled function and its type; or a pickled broadcast variable with these, if they are large.
+    `command` is the pickled pair of the function and its type, or a pickled broadcast variable of a large pickled pair.
     """
 
     def __init__(self, command: bytes) -> None:
@@ -38,15 +37,14 @@ class UserFunction:
         return function(batches)
 
 
-_NESTED = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
+_NESTED_TYPES = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
 
 
 @dataclass(frozen=True)
 class PandasFunction:
     """A function of pandas DataFrames as a function of Arrow batches, with the conversions of ``mapInPandas``.
 
-    `schema` is the Arrow schema of its output. `time_zone` is the session's time zone; the function sees timestamps in
-    it, without a zone.
+    `schema` is the Arrow schema of its output. `time_zone` is the session's; the function sees local timestamps in it.
     """
 
     function: PandasMapFunction
@@ -59,16 +57,16 @@ class PandasFunction:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         fields = (*inputs.fields, *outputs.fields)
-        nested = next((field for field in fields if type(field.dataType).__name__ in _NESTED), None)
+        nested = next((field for field in fields if type(field.dataType).__name__ in _NESTED_TYPES), None)
         if nested is not None:
             raise RebalanceError(
                 f"column {nested.name!r} is a {nested.dataType.simpleString()}, for which pandas has several forms",
                 hint="use map_in_arrow, or adaptive=False",
             )
-        # Spark 4.2 requires the time zone.
+        # Spark 4.2 requires a time zone.
         parameters = inspect.signature(to_arrow_schema).parameters
-        since_4_2: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
-        return cls(function, to_arrow_schema(outputs, **since_4_2), time_zone)
+        time_zone_argument: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
+        return cls(function, to_arrow_schema(outputs, **time_zone_argument), time_zone)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Call the function with converted batches, and convert its output."""
@@ -87,9 +85,8 @@ class PandasFunction:
         if len(frame.columns) and all(isinstance(name, str) for name in frame.columns):
             missing = [name for name in self.schema.names if name not in frame.columns]
             if missing:
-                raise RebalanceError(
-                    f"the function returned no column {missing[0]!r}", hint="return those of the schema"
-                )
+                message = f"the function returned no column {missing[0]!r}"
+                raise RebalanceError(message, hint="return all columns of the schema")
             columns = [frame[name] for name in self.schema.names]
         else:
             columns = [frame.iloc[:, i] for i in range(len(frame.columns))]
@@ -99,10 +96,7 @@ class PandasFunction:
     def _array(self, column: pd.Series, field: pa.Field) -> pa.Array:
         import pyarrow as pa
 
-        if (
-            pa.types.is_timestamp(field.type)
-            and field.type.tz is not None
-            and getattr(column.dtype, "tz", None) is None
-        ):
+        has_time_zone = pa.types.is_timestamp(field.type) and field.type.tz is not None
+        if has_time_zone and getattr(column.dtype, "tz", None) is None:
             column = column.astype("datetime64[us]").dt.tz_localize(self.time_zone, ambiguous=False)
         return pa.Array.from_pandas(column, type=field.type, safe=True)

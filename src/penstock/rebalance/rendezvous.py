@@ -1,7 +1,7 @@
-"""How the tasks of a stage exchange their addresses: each task calls a server in the driver, which answers with all.
+"""Exchange of addresses between the tasks of a stage: each task calls a server in the driver, which replies with all.
 
-Spark's own ``allGather`` checks only once a second whether all tasks have called, and a task that waits in it takes its
-executor down when Spark ends it. It is the fallback if the driver cannot be reached.
+Spark's own ``allGather`` checks only once a second whether all tasks have called. If Spark ends a task that waits in
+``allGather``, the executor exits. So ``allGather`` is only the fallback if the driver cannot be reached.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from penstock.base.channel import ServerAddress
 
 WAIT_SECONDS = 20.0
-"""How long a task waits for the other tasks."""
+"""Seconds that a task waits for the other tasks."""
 _CONNECT_SECONDS = 5.0
-ALONE = b"null"
+INCOMPLETE = b"null"
 """The answer if not all tasks of the attempt have called in time."""
 REPLACED = b"false"
 """The answer to a task of an earlier attempt."""
-IN_PART = b"[]"
+PARTIAL = b"[]"
 """The answer if Spark runs only some tasks of the stage in this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A task of the stage."""
+    """The address of a task of the stage."""
 
     host: str
     port: int
@@ -39,12 +39,12 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A task that calls the rendezvous."""
+    """A task that calls the rendezvous; `index` is its index in the stage, and `tasks` the number of tasks."""
 
     exchange: str
     stage: int
     task_attempt: int
-    """Its task attempt id in the application."""
+    """The id of its attempt, unique in the application."""
     index: int
     tasks: int
     host: str
@@ -61,25 +61,25 @@ class Caller:
 
 
 def build_answer(callers: list[Caller]) -> bytes:
-    """Return the answer to the tasks of a complete attempt, in any order."""
-    ordered = sorted(callers, key=lambda caller: caller.index)
-    peers = [[caller.host, caller.port] for caller in ordered]
+    """Return the answer to the tasks of a complete attempt; `callers` may be in any order."""
+    callers_by_index = sorted(callers, key=lambda caller: caller.index)
+    peers = [[caller.host, caller.port] for caller in callers_by_index]
     return json.dumps({"peers": peers, "salt": os.urandom(32).hex()}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """The rendezvous of an exchange; created by `penstock.rebalance.rendezvous_server`."""
+    """The rendezvous of an exchange with the id `exchange`; created by `penstock.rebalance.rendezvous_server`."""
 
     server: ServerAddress
     exchange: str
 
-    def meet(
+    def exchange_addresses(
         self, stage: int, task_attempt: int, index: int, tasks: int, address: tuple[str, int]
     ) -> tuple[list[Peer], bytes] | None:
         """Return all tasks of this attempt of the stage, and a secret that only they share.
 
-        None if the server cannot be reached, or not all tasks have called it: they use Spark's barrier then. Raise
+        None if the server cannot be reached, or not all tasks have called it: the tasks then use Spark's barrier. Raise
         `RebalanceError` if a later attempt of the stage runs, or Spark runs only a part of the stage: the other tasks
         have already read the rows of another attempt.
         """
@@ -90,11 +90,15 @@ class Rendezvous:
                 answer = channel.receive()
         except (OSError, EOFError, ValueError):
             return None
-        if answer == ALONE:
+        if answer == INCOMPLETE:
             return None
         if answer == REPLACED:
             raise RebalanceError(f"a later attempt of the exchange has replaced task {index} of this attempt")
-        if answer == IN_PART:
-            raise RebalanceError.in_part(tasks)
+        if answer == PARTIAL:
+            raise RebalanceError(
+                f"Spark reruns only {tasks} tasks of the rebalance, not its whole stage",
+                cause="the others succeeded just when a task of their attempt failed; rows would be lost or duplicated",
+                hint="Spark retries the whole stage now",
+            )
         peers = [Peer(host, port) for host, port in json.loads(answer)["peers"]]
         return peers, hmac.digest(self.server.secret, b"stage" + answer, "sha256")

@@ -6,18 +6,17 @@ import asyncio
 import logging
 import secrets
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.channel import HANDSHAKE_SECONDS, ChannelServer, ServerAddress, driver_hosts
-from penstock.rebalance.rendezvous import ALONE, IN_PART, REPLACED, WAIT_SECONDS, Caller, Rendezvous, build_answer
+from penstock.rebalance.rendezvous import INCOMPLETE, PARTIAL, REPLACED, WAIT_SECONDS, Caller, Rendezvous, build_answer
 from penstock.spark.run.barrier import StageAttempt, running_attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from penstock.base.channel import TaskChannel
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.rebalance")
 
 _MAX_ABANDONED = 1024
-"""How many abandoned attempts are remembered. A late task of an older attempt waits for the timeout."""
+"""Maximum number of abandoned attempts to remember. A late task of an older attempt waits for the timeout."""
 
 
 def rendezvous_of(spark: SparkSession) -> Rendezvous:
     """Return the rendezvous for a new exchange of a session."""
     host, bind = driver_hosts(lambda key: spark.conf.get(key, None))
-    channels = _server_at(bind).channels
-    return Rendezvous(ServerAddress(host, channels.port, channels.secret), secrets.token_hex(8))
+    server = _server_at(bind).channel_server
+    return Rendezvous(ServerAddress(host, server.port, server.secret), secrets.token_hex(8))
 
 
 @cache
@@ -46,87 +45,84 @@ class _Call:
     answer: asyncio.Future[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    exchange: str
-    stage: int
-    attempt: int
+_AttemptKey = tuple[str, int, int]
+"""An exchange, its stage, and the number of the stage's attempt."""
 
 
 class RendezvousServer:
-    """Sends tasks the addresses of all tasks, once all of an attempt of a stage have called.
+    """Sends tasks the addresses of all tasks, once all tasks of a stage attempt have called.
 
-    `running` takes a stage, a task attempt id and a task index; returns the running stage attempt, None if the task
-    belongs to an earlier attempt. `timeout` is how many seconds a task waits for the others.
+    `find_attempt` takes a stage, a task attempt id and a task index; returns the running attempt of the stage, None
+    if the task belongs to an earlier attempt. `timeout` is the number of seconds that a task waits for the others.
     """
 
     def __init__(
-        self, bind: str, running: Callable[[int, int, int], StageAttempt | None], timeout: float = WAIT_SECONDS
+        self, bind: str, find_attempt: Callable[[int, int, int], StageAttempt | None], timeout: float = WAIT_SECONDS
     ) -> None:
-        self._running = running
+        self._find_attempt = find_attempt
         self._timeout = timeout
-        self._attempts: dict[_Key, dict[int, _Call]] = {}
-        self._abandoned: deque[_Key] = deque(maxlen=_MAX_ABANDONED)
-        self.channels = ChannelServer("penstock-rendezvous", bind, self._serve)
+        self._attempts: dict[_AttemptKey, dict[int, _Call]] = {}
+        self._abandoned: deque[_AttemptKey] = deque(maxlen=_MAX_ABANDONED)
+        self.channel_server = ChannelServer("penstock-rendezvous", bind, self._serve)
 
     async def _serve(self, channel: TaskChannel) -> None:
         with suppress(ValueError, TypeError):
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 caller = Caller.from_bytes(await channel.receive())
-            answer = await self._answer(caller, channel)
+            answer = await self._wait_for_answer(caller, channel)
             if answer is not None:
                 channel.send(answer)
 
-    async def _answer(self, caller: Caller, channel: TaskChannel) -> bytes | None:
+    async def _wait_for_answer(self, caller: Caller, channel: TaskChannel) -> bytes | None:
         """Wait for the other tasks and return the answer; None if the caller has disconnected."""
-        attempt = await self._find_attempt(caller)
+        attempt = await self._attempt_or_answer(caller)
         if isinstance(attempt, bytes):
             return attempt
-        key = _Key(caller.exchange, caller.stage, attempt.number)
+        key = (caller.exchange, caller.stage, attempt.number)
         if key in self._abandoned:
-            return ALONE
+            return INCOMPLETE
         call = _Call(caller, asyncio.get_running_loop().create_future())
-        waiting = self._attempts.setdefault(key, {})
-        waiting[caller.index] = call
-        if len(waiting) == caller.tasks:
+        calls = self._attempts.setdefault(key, {})
+        calls[caller.index] = call
+        if len(calls) == caller.tasks:
             await self._answer_all(self._attempts.pop(key))
         disconnected = asyncio.ensure_future(channel.wait_for_end())
         events: set[asyncio.Future[Any]] = {call.answer, disconnected}
         await asyncio.wait(events, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
-        has_left = disconnected.done()
+        has_disconnected = disconnected.done()
         disconnected.cancel()
         if call.answer.done():
             return call.answer.result()
-        if has_left:
+        if has_disconnected:
             self._remove(key, caller)
             return None
         self._abandoned.append(key)
-        for other in self._attempts.pop(key, {}).values():
-            other.answer.set_result(ALONE)
-        return ALONE
+        for waiting_call in self._attempts.pop(key, {}).values():
+            waiting_call.answer.set_result(INCOMPLETE)
+        return INCOMPLETE
 
-    async def _find_attempt(self, caller: Caller) -> StageAttempt | bytes:
-        """Return the stage attempt that a task belongs to, or the answer if it cannot meet the others."""
+    async def _attempt_or_answer(self, caller: Caller) -> StageAttempt | bytes:
+        """Return the stage attempt that a task belongs to, or the answer if it cannot get the addresses."""
         try:
-            attempt = await asyncio.to_thread(self._running, caller.stage, caller.task_attempt, caller.index)
+            attempt = await asyncio.to_thread(self._find_attempt, caller.stage, caller.task_attempt, caller.index)
         except Exception:
             log.warning("Spark does not report which attempt of stage %s runs", caller.stage, exc_info=True)
-            return ALONE
+            return INCOMPLETE
         if attempt is None:
             return REPLACED
-        return attempt if attempt.is_whole else IN_PART
+        return attempt if attempt.runs_all_tasks else PARTIAL
 
-    async def _answer_all(self, waiting: dict[int, _Call]) -> None:
-        """Answer all tasks of an attempt, after checking again that it is still the current attempt."""
-        callers = [call.caller for call in waiting.values()]
-        attempt = await self._find_attempt(callers[0])
-        body = attempt if isinstance(attempt, bytes) else build_answer(callers)
-        for call in waiting.values():
+    async def _answer_all(self, calls: dict[int, _Call]) -> None:
+        """Answer all tasks of an attempt, after another check that the attempt is current."""
+        callers = [call.caller for call in calls.values()]
+        attempt = await self._attempt_or_answer(callers[0])
+        answer = attempt if isinstance(attempt, bytes) else build_answer(callers)
+        for call in calls.values():
             if not call.answer.done():
-                call.answer.set_result(body)
+                call.answer.set_result(answer)
 
-    def _remove(self, key: _Key, caller: Caller) -> None:
-        waiting = self._attempts.get(key, {})
-        waiting.pop(caller.index, None)
-        if not waiting:
+    def _remove(self, key: _AttemptKey, caller: Caller) -> None:
+        calls = self._attempts.get(key, {})
+        calls.pop(caller.index, None)
+        if not calls:
             self._attempts.pop(key, None)

@@ -1,4 +1,4 @@
-"""The task of an adaptive exchange: it writes its own input to the readers, and most tasks are readers themselves."""
+"""The task of an adaptive exchange: it writes its input to the readers, and most tasks are readers, too."""
 
 from __future__ import annotations
 
@@ -8,40 +8,38 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import LostConnectionError, RebalanceError
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelCredit
-from penstock.rebalance.rendezvous import Peer
-from penstock.rebalance.transport import Received, Transport
+from penstock.rebalance.channel_selector import ChannelCredit, LoadBasedChannelSelector
+from penstock.rebalance.rendezvous import Peer, Rendezvous
+from penstock.rebalance.transport import ReceivedBatch, Transport
 from penstock.sizing.pointwise import readers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     import pyarrow as pa
     from pyspark import Accumulator, BarrierTaskContext
-
-    from penstock.rebalance.rendezvous import Rendezvous
 
     MapFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _GRACE_SECONDS = 3.0
-READER_BYTES = 64 << 20
+"""Seconds until a lost connection fails a task, so that the peer's own error is reported first."""
+MAX_QUEUED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSpec:
     """Parameters that are the same for all tasks of a stage.
 
-    The first `readers` tasks read, or all if there are fewer. The first `writers` tasks have rows; None if all have.
+    The first `readers` tasks read; if there are fewer tasks, all. The first `writers` tasks have rows; None if all do.
     `pointwise` says whether each writer sends to a few neighbouring readers only (rescale). `idle_timeout` is the
-    number of seconds without progress of any consumer after which a waiting writer fails. `reader_bytes` is the maximum
-    of bytes queued at a reader, from all writers together. `tasks` is the planned number of tasks of the stage; in a
-    job it may have fewer. None if unknown.
+    number of seconds without progress of any consumer after which a waiting writer fails. `max_queued_bytes` is the
+    maximum of bytes queued at a reader, from all writers together. `tasks` is the planned number of tasks of the stage
+    (in a job it may have fewer); None if unknown.
     """
 
     readers: int
@@ -49,7 +47,7 @@ class ExchangeSpec:
     max_traverse_size: int = 4
     pointwise: bool = False
     idle_timeout: float = 1800.0
-    reader_bytes: int = READER_BYTES
+    max_queued_bytes: int = MAX_QUEUED_BYTES
     tasks: int | None = None
 
     def targets(self, writer: int, tasks: int) -> range:
@@ -123,26 +121,30 @@ class ExchangeTask:
         with socket.create_server((host, 0), backlog=512, family=family) as listener:
             peers, secret = self._find_peers(context, (host, listener.getsockname()[1]))
             spec = replace(self.spec, readers=min(self.spec.readers, len(peers)))
-            exchange = _Running(spec, index, len(peers))
-            with exchange.open(listener, secret, peers):
+            running = _RunningTask(spec, index, len(peers))
+            with running.open(listener, secret, peers):
                 try:
-                    yield from exchange.run(batches, self.function)
+                    yield from running.run(batches, self.function)
                 except LostConnectionError:
-                    time.sleep(_GRACE_SECONDS)  # the other task failed first, and its error should be shown
+                    time.sleep(_GRACE_SECONDS)
                     raise
-            self.reports.add([asdict(exchange.report()) | {"stage": context.stageId()}])
+            self.reports.add([asdict(running.report()) | {"stage": context.stageId()}])
 
     def _find_peers(self, context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
-        """Send this task's address to all tasks of this attempt; return theirs, and the common secret."""
-        tasks, attempt = len(context.getTaskInfos()), context.taskAttemptId()
-        peers_and_secret = self.rendezvous.meet(context.stageId(), attempt, context.partitionId(), tasks, address)
+        """Send this task's address to all tasks of this attempt; return their addresses, and the shared secret."""
+        tasks, attempt, stage = len(context.getTaskInfos()), context.taskAttemptId(), context.stageId()
+        peers_and_secret = self.rendezvous.exchange_addresses(stage, attempt, context.partitionId(), tasks, address)
         if peers_and_secret is None and tasks != self.spec.tasks:
-            raise RebalanceError.perhaps_in_part(tasks, self.spec.tasks)
+            raise RebalanceError(
+                f"{tasks} tasks of the rebalance run, and {self.spec.tasks or 'an unknown number'} were planned",
+                cause="executors cannot connect to the driver, which knows whether these are all tasks of the stage",
+                hint="let executors connect to the driver's host at any port, or use adaptive=False",
+            )
         return peers_and_secret or _all_gather(context, address)
 
 
 def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
-    """Find the peers by Spark's barrier.
+    """Return the peers and the shared secret by Spark's barrier.
 
     Tasks must not wait in a barrier anywhere else: if a peer failed meanwhile, Spark would end the executor.
     """
@@ -151,28 +153,30 @@ def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[
     return list(map(Peer, hosts, ports)), hashlib.sha256("".join(salts).encode()).digest()
 
 
-class _Running:
+class _RunningTask:
     """A running task: a thread writes, the caller's thread reads."""
 
     def __init__(self, spec: ExchangeSpec, index: int, tasks: int) -> None:
         self._spec = spec
         self._index = index
-        self._targets = list(spec.targets(index, tasks))
+        targets = [spec.targets(writer, tasks) for writer in range(tasks)]
+        self._targets = list(targets[index])
         is_reader = index < spec.readers
-        self._sources = [w for w in range(tasks) if is_reader and index in spec.targets(w, tasks)]
-        writers = [sum(reader in spec.targets(w, tasks) for w in range(tasks)) for reader in range(spec.readers)]
-        self._credits = [ChannelCredit(max(1, spec.reader_bytes // max([1, *writers]))) for _ in self._targets]
-        self._chooser = AdaptiveLoadBasedRecordWriter(max(1, len(self._targets)), spec.max_traverse_size)
+        self._writers = [writer for writer, readers in enumerate(targets) if is_reader and index in readers]
+        writer_counts = [sum(reader in readers for readers in targets) for reader in range(spec.readers)]
+        max_channel_bytes = max(1, spec.max_queued_bytes // max([1, *writer_counts]))
+        self._credits = [ChannelCredit(max_channel_bytes) for _ in self._targets]
+        self._selector = LoadBasedChannelSelector(max(1, len(self._targets)), spec.max_traverse_size)
         self._last_progress = time.monotonic()
-        self._blocked = self._waited = 0.0
+        self._blocked_seconds = self._waited_seconds = 0.0
         self._rows = self._bytes = self._largest_queue = 0
         # All batches of a writer have the same schema; serializing it takes longer than choosing a channel.
-        self._own_schema: bytes | None = None
-        self._schemas: dict[bytes, pa.Schema] = {}
+        self._written_schema: bytes | None = None
+        self._parsed_schemas: dict[bytes, pa.Schema] = {}
 
     def open(self, listener: socket.socket, secret: bytes, peers: list[Peer]) -> Transport:
         """Return the connections as a context manager."""
-        self._transport = Transport(listener, secret, self._index, peers, self._targets, self._sources, self._on_ack)
+        self._transport = Transport(listener, secret, self._index, peers, self._targets, self._writers, self._on_ack)
         return self._transport
 
     def run(self, batches: Iterable[pa.RecordBatch], function: MapFunction) -> Iterator[pa.RecordBatch]:
@@ -181,7 +185,7 @@ class _Running:
         writer.start()
         received = self._read()
         yield from function(received)
-        for _ in received:  # also consume the rows that the function has not read
+        for _ in received:  # consume rows that the function has not read, as writers wait for it
             pass
         self._wait_for(lambda: not writer.is_alive(), poll=0.05)
 
@@ -191,7 +195,7 @@ class _Running:
             ChannelReport(self._index, reader, credit.rows_sent, credit.bytes_sent, round(credit.pace, 1))
             for reader, credit in zip(self._targets, self._credits, strict=True)
         )
-        waited, blocked = round(self._waited, 3), round(self._blocked, 3)
+        waited, blocked = round(self._waited_seconds, 3), round(self._blocked_seconds, 3)
         return SubtaskReport(self._index, self._rows, self._bytes, self._largest_queue, waited, blocked, channels)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -200,8 +204,8 @@ class _Running:
         """Yield batches; a batch is acknowledged when the next is requested."""
         while True:
             started = time.monotonic()
-            self._wait_for(lambda: bool(self._transport.inbox) or self._transport.all_ended)
-            self._waited += time.monotonic() - started
+            self._wait_for(lambda: bool(self._transport.inbox) or self._transport.all_writers_ended)
+            self._waited_seconds += time.monotonic() - started
             with self._transport.changed:
                 if not self._transport.inbox:
                     return
@@ -212,14 +216,14 @@ class _Running:
             yield self._parse_batch(received)
             self._transport.acknowledge(received)
 
-    def _parse_batch(self, received: Received) -> pa.RecordBatch:
+    def _parse_batch(self, received: ReceivedBatch) -> pa.RecordBatch:
         if received.schema is None:
             return received.payload
         import pyarrow as pa
 
-        schema = self._schemas.get(received.schema)
+        schema = self._parsed_schemas.get(received.schema)
         if schema is None:
-            schema = self._schemas[received.schema] = pa.ipc.read_schema(pa.py_buffer(received.schema))
+            schema = self._parsed_schemas[received.schema] = pa.ipc.read_schema(pa.py_buffer(received.schema))
         return pa.ipc.read_record_batch(pa.py_buffer(received.payload), schema)
 
     def _wait_for(self, condition: Callable[[], bool], poll: float = 1.0) -> None:
@@ -238,22 +242,22 @@ class _Running:
             for batch in batches:
                 if batch.num_rows:
                     self._write_batch(batch)
-            self._transport.end()
+            self._transport.send_ends()
             self._wait_for_consumers(lambda: self._transport.all_ends_acknowledged)
         except BaseException as error:  # noqa: BLE001 - the task's main thread raises it
             self._transport.fail(error)
 
     def _write_batch(self, batch: pa.RecordBatch) -> None:
         row_bytes = max(batch.nbytes / batch.num_rows, 1e-9)
-        schema = self._own_schema = self._own_schema or batch.schema.serialize().to_pybytes()
+        schema = self._written_schema = self._written_schema or batch.schema.serialize().to_pybytes()
         start = 0
         while start < batch.num_rows:
             channel = self._next_channel()
             credit = self._credits[channel]
             part = batch.slice(start, credit.next_rows(row_bytes))
             start += part.num_rows
-            remote = self._targets[channel] != self._index
-            payload = part.serialize() if remote else None
+            is_remote = self._targets[channel] != self._index
+            payload = part.serialize() if is_remote else None
             size = payload.size if payload is not None else max(1, int(row_bytes * part.num_rows))
             with self._transport.changed:
                 credit.on_sent(part.num_rows, size, time.monotonic())
@@ -261,28 +265,32 @@ class _Running:
 
     def _next_channel(self) -> int:
         """Return the channel for the next batch; wait while all are full."""
-        choices: list[int] = []
+        selected: list[int] = []
 
-        def choose() -> bool:
-            chosen = self._chooser.choose(self._credits)
-            if chosen is not None:
-                choices.append(chosen)
-            return chosen is not None
+        def select() -> bool:
+            channel = self._selector.select(self._credits)
+            if channel is not None:
+                selected.append(channel)
+            return channel is not None
 
         started = time.monotonic()
-        self._wait_for_consumers(choose)
-        self._blocked += time.monotonic() - started
-        return choices[0]
+        self._wait_for_consumers(select)
+        self._blocked_seconds += time.monotonic() - started
+        return selected[0]
 
     def _wait_for_consumers(self, condition: Callable[[], bool]) -> None:
         def is_done() -> bool:
-            idle = time.monotonic() - max(self._last_progress, started)
+            idle_seconds = time.monotonic() - max(self._last_progress, started)
             if condition():
                 return True
-            if idle > self._spec.idle_timeout:
-                waiting = [r for r, credit in zip(self._targets, self._credits, strict=True) if credit.buffers]
-                raise RebalanceError.idle(
-                    self._index, waiting or self._transport.silent_readers, self._spec.idle_timeout
+            if idle_seconds > self._spec.idle_timeout:
+                busy = [r for r, credit in zip(self._targets, self._credits, strict=True) if credit.batches_in_flight]
+                readers, timeout = busy or self._transport.silent_readers, self._spec.idle_timeout
+                consumers = ", ".join(map(str, readers))
+                raise RebalanceError(
+                    f"task {self._index} of the rebalance has waited {timeout:g} s for consumers: {consumers}",
+                    cause="the function that consumes the rows has not read the next rows",
+                    hint="if it may take this long, raise taskmanager.network.adaptive-partitioner.idle-timeout",
                 )
             return False
 

@@ -1,7 +1,8 @@
-"""A job as plain values, and a plan as it ran: the estimates and actual values of each step."""
+"""A job as plain values, and `Analysis`: a plan with the estimates and actual values of each step."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,13 @@ from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.graph.labels import column_names, edge_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.decisions.estimates import EstimateRecord
     from penstock.events import VertexSnapshot
     from penstock.scheduler.job import Job
 
-_READ = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
-_WRITTEN = (DecisionKind.SUBPARTITIONS,)
+# The kinds of decisions with an estimate of the rows that a step reads, or of the bytes that it writes.
+_INPUT_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
+_OUTPUT_KINDS = (DecisionKind.SUBPARTITIONS,)
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:
@@ -63,20 +63,20 @@ class Analysis:
     spark_plan: str | None = None
 
     def table(self) -> TextTable:
-        """Return a table with a row per step; estimates are in brackets, misses are marked with ``!``."""
+        """Return a table with a row per step; estimates are in parentheses, misses are marked with ``!``."""
         table = TextTable("Plan as it ran; (estimate), ! missed estimate")
         for name in ("", "step", "reads"):
             table.add_column(name, no_wrap=not name, ratio=3 if name == "step" else 2 if name else None)
         for name in ("tasks", "bytes in", "rows in", "rows out", "bytes out", "seconds"):
             table.add_column(name, justify="right", no_wrap=True)
         graphs = self.job.graphs
-        columns = {} if graphs is None else column_names(graphs.planned)
+        names_by_column = {} if graphs is None else column_names(graphs.initial)
         decisions = self.job.decisions.records
         for snapshot in self.job.vertices:
             nodes = {str(node_id) for node_id in snapshot.vertex.node_ids}
-            about = [decision for decision in decisions if not nodes.isdisjoint(decision.nodes)]
+            step_decisions = [decision for decision in decisions if not nodes.isdisjoint(decision.nodes)]
             reads = (
-                f"{edge.source_vertex_id.removeprefix('v')} {edge_label(edge.stream_edge.partitioner, columns)}"
+                f"{edge.source_vertex_id.removeprefix('v')} {edge_label(edge.stream_edge.partitioner, names_by_column)}"
                 for edge in snapshot.vertex.inputs
             )
             table.add_texts(
@@ -85,9 +85,9 @@ class Analysis:
                 ", ".join(reads),
                 "" if snapshot.parallelism is None else f"{snapshot.parallelism:,}",
                 "" if snapshot.bytes_in is None else show_bytes(snapshot.bytes_in),
-                _rows_in(_estimate(about, _READ)),
+                _rows_in_text(_estimate(step_decisions, _INPUT_KINDS)),
                 "" if snapshot.rows_out is None else f"{snapshot.rows_out:,}",
-                _compared(snapshot.bytes_out, _estimate(about, _WRITTEN)),
+                _bytes_out_text(snapshot.bytes_out, _estimate(step_decisions, _OUTPUT_KINDS)),
                 f"{snapshot.seconds:.2f}",
             )
         return table
@@ -99,13 +99,13 @@ class Analysis:
     def __str__(self) -> str:
         parts = [str(self.job.summary)]
         parts.append(str(self.table()) if self.spark_plan is None else self.spark_plan.rstrip())
-        return "\n".join([*parts, *self._notes()])
+        return "\n".join([*parts, *self._note_lines()])
 
     def _repr_html_(self) -> str:
-        shown = html_of_table(self.table()) if self.spark_plan is None else html_of_text(self.spark_plan)
-        return html_of_text(str(self.job.summary)) + shown + html_of_text("\n".join(self._notes()))
+        plan_html = html_of_table(self.table()) if self.spark_plan is None else html_of_text(self.spark_plan)
+        return html_of_text(str(self.job.summary)) + plan_html + html_of_text("\n".join(self._note_lines()))
 
-    def _notes(self) -> list[str]:
+    def _note_lines(self) -> list[str]:
         """Return lines with the missed estimates, the worst first, and with the decisions."""
         decisions = self.job.decisions.records
         missed = [decision.estimate for decision in decisions if decision.estimate is not None and decision.is_missed]
@@ -117,18 +117,19 @@ class Analysis:
 
 
 def _estimate(decisions: Sequence[DecisionRecord], kinds: Sequence[DecisionKind]) -> EstimateRecord | None:
-    return next((d.estimate for d in decisions if d.kind in kinds and d.estimate is not None), None)
+    estimates = (decision.estimate for decision in decisions if decision.kind in kinds)
+    return next((estimate for estimate in estimates if estimate is not None), None)
 
 
-def _rows_in(estimate: EstimateRecord | None) -> str:
-    """Return the actual and estimated rows read from a source, as text."""
+def _rows_in_text(estimate: EstimateRecord | None) -> str:
+    """Return the actual and the estimated number of rows read from a source, as text; empty without an estimate."""
     if estimate is None:
         return ""
     actual = "?" if estimate.actual is None else f"{estimate.actual:,.0f}"
     return f"{actual} ({estimate.estimated:,.0f})" + ("" if estimate.missed_by is None else " !")
 
 
-def _compared(actual: int | None, estimate: EstimateRecord | None) -> str:
+def _bytes_out_text(actual: int | None, estimate: EstimateRecord | None) -> str:
     text = "?" if actual is None else show_bytes(actual)
     if estimate is None:
         return "" if actual is None else text

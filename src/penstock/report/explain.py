@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from penstock.decisions.log import Choice, DecisionKind, DecisionLog
 from penstock.decisions.record import displayed_decisions
 from penstock.execution.results import NoResults
 from penstock.graph import AdaptiveGraphManager
-from penstock.graph.labels import column_names, edge_label, node_name, readable
+from penstock.graph.labels import column_names, edge_label, node_name, with_column_names
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
@@ -20,8 +21,6 @@ from penstock.spark.plans.dataframes import executed_plan_text
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from penstock.config import Configuration
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan, SparkPlan
@@ -47,14 +46,8 @@ class ExplainedInput:
 class ExplainedNode:
     """An explained node of the graph.
 
-    Parameters
-    ----------
-    label
-        The label for users, empty if users need not see the node.
-    parallelism
-        The number of tasks, None if it is decided later.
-    reason
-        The reason for that number, or when it is decided.
+    `label` is the label for users, empty if users need not see the node. `parallelism` is the number of tasks, None if
+    it is decided later, and `reason` the reason for that number, or when it is decided.
     """
 
     id: int
@@ -74,8 +67,9 @@ class ExplainedPlan:
     nodes: tuple[ExplainedNode, ...]
     decisions: DecisionLog
     planned: tuple[Choice, ...] = ()
+    """The choices that the planner made for these nodes; `as_dict` has them under "notes"."""
     spark_plan: str | None = None
-    """Spark's plans of queries that Spark runs unchanged; then there are no nodes."""
+    """Spark's plans of queries that Spark runs unchanged, which have no nodes; else None."""
 
     @classmethod
     def of_spark(cls, plan: SparkPlan) -> ExplainedPlan:
@@ -88,13 +82,13 @@ class ExplainedPlan:
     def of(
         cls, bridge: Bridge, config: Configuration, plan: JobPlan, strategies: Sequence[StreamGraphOptimizationStrategy]
     ) -> ExplainedPlan:
-        """Return the explanation of a plan, with the decisions that only need its sources to be queried."""
+        """Return the explanation of a plan, with the decisions that need no measured results; may query sources."""
         decisions = DecisionLog()
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
-        cores, nothing = jobs.cluster_cores(bridge), NoResults()
-        decider = VertexDecider(plan, config, cores, plan, nothing, nothing, decisions)
-        decided: dict[int, tuple[int | None, str]] = {}
+        cores, no_results = jobs.cluster_cores(bridge), NoResults()
+        decider = VertexDecider(plan, config, cores, plan, no_results, no_results, decisions)
+        parallelism_and_reason: dict[int, tuple[int | None, str]] = {}
         with jobs.SparkThreads(1, "penstock-explain", bridge) as executor:
             for vertex in manager.job_graph:
                 inferred = {
@@ -103,7 +97,7 @@ class ExplainedPlan:
                     if node_id in plan.sources
                 }
                 decision = decider.decide(vertex, inferred)
-                decided |= dict.fromkeys(vertex.node_ids, (decision.parallelism, decision.reason))
+                parallelism_and_reason |= dict.fromkeys(vertex.node_ids, (decision.parallelism, decision.reason))
         names = column_names(plan.graph)
         nodes = tuple(
             ExplainedNode(
@@ -112,13 +106,15 @@ class ExplainedPlan:
                 node.name,
                 node_name(plan.graph, node, names),
                 mask(node.description),
-                *decided.get(
+                *parallelism_and_reason.get(
                     node.id,
                     (node.parallelism, "set by the user" if node.parallelism is not None else LATER),
                 ),
                 tuple(
                     ExplainedInput(
-                        edge.source_id, readable(str(edge.partitioner), names), edge_label(edge.partitioner, names)
+                        edge.source_id,
+                        with_column_names(str(edge.partitioner), names),
+                        edge_label(edge.partitioner, names),
                     )
                     for edge in plan.graph.in_edges(node.id)
                 ),
@@ -164,36 +160,36 @@ class ExplainedPlan:
             texts = [decision.text for decision in displayed_decisions(self.decisions.records)]
             return "\n".join([*texts, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = [_TITLE, *self._tree()]
-        first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
-        if first:
-            lines += ["Read first", *(f"- {decision}" for decision in first)]
+        read_first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
+        if read_first:
+            lines += ["Join sides that are read first", *(f"- {decision}" for decision in read_first)]
         if self.planned:
-            lines += ["Planned", *(f"- {choice}" for choice in self.planned)]
+            lines += ["Choices of the planner", *(f"- {choice}" for choice in self.planned)]
         return "\n".join(lines)
 
     def _tree(self) -> Iterator[str]:
-        """Yield a line for each step, from the results down to the sources; shared steps are printed once."""
+        """Yield a line for each node with a label, from the results down to the sources; expand shared nodes once."""
         by_id = {node.id: node for node in self.nodes}
-        read = {edge.source for node in self.nodes for edge in node.inputs}
-        seen: set[int] = set()
-        todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read]
+        read_nodes = {edge.source for node in self.nodes for edge in node.inputs}
+        printed: set[int] = set()
+        todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read_nodes]
         while todo:
             node, depth, distribution = todo.pop(0)
-            is_repeated = node.id in seen
-            seen.add(node.id)
-            below = depth
+            is_repeated = node.id in printed
+            printed.add(node.id)
+            input_depth = depth
             if node.label:
-                below += 1
+                input_depth += 1
                 yield (
                     "  " * depth
                     + (f"{distribution}: " if distribution else "")
-                    + (f"{node.label} (see above)" if is_repeated else f"{node.label}{self._tasks(node)}")
+                    + (f"{node.label} (see above)" if is_repeated else f"{node.label}{self._tasks_text(node)}")
                 )
                 distribution = ""
             if not is_repeated:
-                todo[:0] = [(by_id[edge.source], below, edge.label or distribution) for edge in node.inputs]
+                todo[:0] = [(by_id[edge.source], input_depth, edge.label or distribution) for edge in node.inputs]
 
-    def _tasks(self, node: ExplainedNode) -> str:
+    def _tasks_text(self, node: ExplainedNode) -> str:
         if node.parallelism is None:
             return "" if node.reason == LATER else f", {node.reason}"
         return f", {show_count(node.parallelism, 'task')}: {node.reason}"

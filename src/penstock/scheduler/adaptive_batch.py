@@ -1,4 +1,4 @@
-"""The scheduler of a job: runs ready vertices concurrently, and decides each from what its inputs have written."""
+"""The scheduler of a job: runs ready vertices concurrently, and decides each by the measured size of its inputs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from penstock.decisions.log import DecisionKind, DecisionLog
 from penstock.engine.registry import native_execution
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
 from penstock.events import ExecutionState, GraphPlanned, JobEventBus, VertexSnapshot, VerticesCreated
-from penstock.execution.context import JobContext, group_of
+from penstock.execution.context import JobContext, spark_job_group
 from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import AdaptiveGraphManager, JobVertex, JoinOperator, OperatorKind, StreamGraph
 from penstock.optimizer.optimizer import StreamGraphOptimizer
@@ -32,8 +33,6 @@ from penstock.spark.bridge.jvm import Bridge, waits_for_jvm
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.config import Configuration
     from penstock.connectors.core.base import KeyFilter, SinkJob
     from penstock.optimizer import StreamGraphOptimizationStrategy
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
-_CONCURRENT_VERTICES = 8
-"""The number of vertices that run at a time; more would only queue for the same cores."""
+_MAX_VERTICES = 8
+"""The maximum number of vertices that run at a time; more vertices would only wait for the same cores."""
 _CANCEL_TIMEOUT = 0.8
-"""Seconds that a cancelled job waits for its vertices to stop: some work in Spark's driver cannot be interrupted."""
+"""Seconds that a cancelled job waits for its vertices to stop, as some work in Spark's driver cannot be interrupted."""
 _FAILURE_TIMEOUT = 10.0
 """Grace period in seconds after a failure, so that sinks are cleaned up once all tasks are idle."""
 _CANCEL_INTERVAL = 0.2
@@ -53,25 +52,25 @@ _CANCEL_INTERVAL = 0.2
 _POLL_INTERVAL = 1.0
 """Seconds between two checks for sources that do not answer, and for the progress of awaited vertices."""
 
-_MAY_EXCHANGE = frozenset({OperatorKind.OPAQUE, OperatorKind.UNION})
+_EXCHANGING_KINDS = frozenset({OperatorKind.OPAQUE, OperatorKind.UNION})  # Spark may plan exchanges within them
 
 
 @dataclass(frozen=True, slots=True)
 class JobGraphs:
-    """The graphs of a job, also after its end: without Spark's plans or results. `planned` precedes all strategies."""
+    """The graphs of a job, also after its end; `initial` is the stream graph before any strategy changed it."""
 
     job_id: str
-    planned: StreamGraph
+    initial: StreamGraph
     manager: AdaptiveGraphManager
     execution: ExecutionGraph
 
-    def group_of(self, vertex: JobVertex) -> str:
+    def spark_job_group(self, vertex: JobVertex) -> str:
         """Return the Spark job group that a vertex runs in."""
-        return group_of(self.job_id, vertex)
+        return spark_job_group(self.job_id, vertex)
 
 
 class AdaptiveBatchScheduler:
-    """Scheduler of a job, whose events `account` receives. Call `run` once, on a thread of its own."""
+    """Scheduler of a job, which emits the job's events to `event_bus`. Call `run` once, on a separate thread."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class AdaptiveBatchScheduler:
         plan: JobPlan,
         config: Configuration,
         decisions: DecisionLog,
-        account: JobEventBus,
+        event_bus: JobEventBus,
         job_id: str,
         job_name: str,
         sinks: Mapping[int, SinkJob],
@@ -90,14 +89,14 @@ class AdaptiveBatchScheduler:
         self._plan = plan
         self._decisions = decisions
         self._job_name = job_name
-        self._threads = f"penstock-{job_id}"
+        self._thread_prefix = f"penstock-{job_id}"
         self._timeout = config.seconds(SOURCES_TIMEOUT)
-        self._account = account
-        account.emit(GraphPlanned(plan.graph))
+        self._event_bus = event_bus
+        event_bus.emit(GraphPlanned(plan.graph))
         resources = resources_of(bridge, config)
         optimizer = StreamGraphOptimizer(strategies, config, resources, decisions)
-        self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize, account)
-        self.execution_graph = ExecutionGraph(account)
+        self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize, event_bus)
+        self.execution_graph = ExecutionGraph(event_bus)
         self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
         context = JobContext(
             bridge,
@@ -109,25 +108,25 @@ class AdaptiveBatchScheduler:
             decisions,
             verify=config.flag(VERIFY),
             exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
-            broadcasts=broadcast_bounds(bridge, config, resources),
+            broadcast_bounds=broadcast_bounds(bridge, config, resources),
             native=native_execution(config),
         )
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)
         self._decider = VertexDecider(
-            plan, config, cores, self._manager, results, self._runner.sinks, decisions, self._vertices
+            plan, config, cores, self._manager, results, self._runner.sinks, decisions, self._snapshots
         )
-        self._execution = VertexExecution(context, self._decider, self._runner, job_name, account)
-        self._handler = handler.AdaptiveExecutionHandler(job_id, self._manager, optimizer, results.info)
+        self._execution = VertexExecution(context, self._decider, self._runner, job_name, event_bus)
+        self._handler = handler.AdaptiveExecutionHandler(job_id, self._manager, optimizer, results.result_info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[handler.JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._inferred: dict[int, Future[int]] = {}
+        self._inferred: dict[int, Future[int]] = {}  # the parallelism of each source, by node
         self._running: list[Future[None]] = []
-        self._waiting: list[ExecutionJobVertex] = []
+        self._waiting_for_commit: list[ExecutionJobVertex] = []
         self._committed = False
 
-    def _vertices(self) -> list[VertexSnapshot]:
+    def _snapshots(self) -> list[VertexSnapshot]:
         return [execution.snapshot for execution in self.execution_graph]
 
     def cancel(self, reason: str) -> None:
@@ -137,35 +136,35 @@ class AdaptiveBatchScheduler:
     def run(self, commit: Callable[[], None]) -> None:
         """Run all vertices. Raise `JobError` if a vertex fails, and `JobCancelledError` if the job was cancelled.
 
-        `commit` makes what the sinks have written visible; called once, when only stages after the commit are left.
+        `commit` makes the rows of sinks visible; it is called once, when only sink stages after the commit remain.
         """
         jobs.activate(self._bridge)
         for choice in self._plan.choices:
             self._decisions.record(choice)
-        self._workers = DaemonPool(_CONCURRENT_VERTICES, f"{self._threads}-vertex")
-        self._source_threads = jobs.SparkThreads(_CONCURRENT_VERTICES, f"{self._threads}-source", self._bridge)
+        self._workers = DaemonPool(_MAX_VERTICES, f"{self._thread_prefix}-vertex")
+        self._source_threads = jobs.SparkThreads(_MAX_VERTICES, f"{self._thread_prefix}-source", self._bridge)
         timeout: float | None = None
         try:
-            first, pending = list(self._manager.job_graph), self._manager.pending_operators
-            self.on_new_job_vertices_added(self.graphs.job_id, first, pending)
-            while not self._only_post_commit_stages_left():
+            vertices, pending_operators = list(self._manager.job_graph), self._manager.pending_operators
+            self.on_new_job_vertices_added(self.graphs.job_id, vertices, pending_operators)
+            while not self._only_post_commit_stages_remain():
                 self._handle(self._next_event())
             commit()
             self._committed = True
-            for execution in self._waiting:
+            for execution in self._waiting_for_commit:
                 self._submit(execution)
             while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
                 self._handle(self._next_event())
         except BaseException as error:
-            hangs = isinstance(error, JobCancelledError | SourceTimeoutError)
-            timeout = _CANCEL_TIMEOUT if hangs else _FAILURE_TIMEOUT
+            may_hang = isinstance(error, JobCancelledError | SourceTimeoutError)
+            timeout = _CANCEL_TIMEOUT if may_hang else _FAILURE_TIMEOUT
             self._stop_all()
             raise
         finally:
             for pool in (self._workers, self._source_threads):
                 pool.shutdown(wait=False, cancel_futures=True)
             self._wait_for_vertices(timeout)
-            self.abandon_vertices()
+            self.mark_vertices_cancelled()
             self._runner.release()
 
     def _wait_for_vertices(self, timeout: float | None) -> None:
@@ -189,18 +188,18 @@ class AdaptiveBatchScheduler:
             try:
                 return self._events.get(timeout=_POLL_INTERVAL)
             except queue.Empty:
-                check_silence(self._threads, self._timeout)
+                check_source_timeouts(self._thread_prefix, self._timeout)
                 self._report_progress()
 
     def _report_progress(self) -> None:
-        """Report what running vertices have written so far that pending vertices wait for."""
+        """Report what running vertices have written so far, if pending vertices wait for them."""
         graph, awaited = self._manager.graph, self._manager.awaited
         for execution in self.execution_graph:
             vertex, is_running = execution.vertex, execution.state is ExecutionState.RUNNING
             if not is_running or awaited.isdisjoint(vertex.node_ids):
                 continue
             if is_single_stage(vertex, graph, self._decisions):
-                for stage, figures in jobs.running_stages(self._bridge, self.graphs.group_of(vertex))[-1:]:
+                for stage, figures in jobs.running_stages(self._bridge, self.graphs.spark_job_group(vertex))[-1:]:
                     result = PartialResult(stage.completed, stage.tasks, figures.bytes_out, figures.rows_out)
                     self._events.put(handler.JobVertexProgressEvent(vertex.id, result))
 
@@ -208,19 +207,19 @@ class AdaptiveBatchScheduler:
         """Attach new vertices, and infer the parallelism of their sources; part of `JobGraphUpdateListener`."""
         log.debug("job %s: %d new vertices, %d operators pending", job_id, len(vertices), pending_operators)
         executions = [self.execution_graph.attach(vertex) for vertex in vertices]
-        self._account.emit(VerticesCreated(tuple(execution.snapshot for execution in executions), pending_operators))
+        self._event_bus.emit(VerticesCreated(tuple(execution.snapshot for execution in executions), pending_operators))
         for execution in executions:
             self._initialize(execution)
-        self._account.deliver()
+        self._event_bus.deliver()
 
-    def _only_post_commit_stages_left(self) -> bool:
-        pending = sum(
+    def _only_post_commit_stages_remain(self) -> bool:
+        pending_stages = sum(
             not self._manager.is_frozen(node_id)
-            for node_id, (_, stage) in self._plan.stages.items()
+            for node_id, (_, stage) in self._plan.sink_stages.items()
             if stage.after_commit
         )
-        return self._manager.pending_operators == pending and all(
-            execution.state is ExecutionState.FINISHED or execution in self._waiting
+        return self._manager.pending_operators == pending_stages and all(
+            execution.state is ExecutionState.FINISHED or execution in self._waiting_for_commit
             for execution in self.execution_graph
         )
 
@@ -238,7 +237,7 @@ class AdaptiveBatchScheduler:
             jobs.activate(self._bridge)
             self._infer_sources(execution, self._execution.fetch_filters(execution.vertex))
         except BaseException as error:  # noqa: BLE001 - the job must see every error
-            self._fail(execution, error)
+            self._report_failure(execution, error)
 
     def _infer_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
         """Infer the parallelism of the sources of a vertex, which is initialized once all have answered."""
@@ -265,9 +264,9 @@ class AdaptiveBatchScheduler:
         match event:
             case handler.JobVertexInitializedEvent(vertex_id):
                 execution = self.execution_graph.vertex(vertex_id)
-                _, stage = self._plan.stages.get(execution.vertex.tail_id, (0, None))
+                _, stage = self._plan.sink_stages.get(execution.vertex.tail_id, (0, None))
                 if stage is not None and stage.after_commit and not self._committed:
-                    self._waiting.append(execution)
+                    self._waiting_for_commit.append(execution)
                 else:
                     self._submit(execution)
             case handler.JobVertexFinishedEvent() | handler.JobVertexProgressEvent():
@@ -278,7 +277,7 @@ class AdaptiveBatchScheduler:
                 raise describe_failure(self._plan, vertex, error, hint) from error
             case handler.JobCancelEvent(reason):
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
-        self._account.deliver()
+        self._event_bus.deliver()
 
     def _submit(self, execution: ExecutionJobVertex) -> None:
         execution.move(ExecutionState.SCHEDULED)
@@ -298,43 +297,43 @@ class AdaptiveBatchScheduler:
             self._execution.execute(execution, inferred)
             self._events.put(handler.JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - the job must see every error
-            self._fail(execution, error)
+            self._report_failure(execution, error)
 
-    def _fail(self, execution: ExecutionJobVertex, error: BaseException) -> None:
+    def _report_failure(self, execution: ExecutionJobVertex, error: BaseException) -> None:
         execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
         self._events.put(handler.JobVertexFailedEvent(execution.vertex.id, error))
 
-    def abandon_vertices(self) -> None:
-        """Mark the vertices that still run after the end of the job as cancelled."""
+    def mark_vertices_cancelled(self) -> None:
+        """Change the state of all vertices that have not ended to cancelled; called at the end of the job."""
         for execution in self.execution_graph:
-            with suppress(GraphError):  # it has ended meanwhile
+            with suppress(GraphError):  # the vertex has ended
                 execution.move(ExecutionState.CANCELED)
 
     def _cancel_vertices(self) -> None:
         for execution in self.execution_graph:
             if not execution.state.is_terminal:
-                jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
+                jobs.cancel_group(self._bridge, self.graphs.spark_job_group(execution.vertex), "the job has ended")
 
     def _stop_all(self) -> None:
-        """Cancel all running vertices; the worker threads end with the resulting exceptions."""
+        """Cancel all vertices that have not ended; the worker threads end with the resulting exceptions."""
         self._stopping.set()
         self._cancel_vertices()
         for execution in self.execution_graph:
             if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                with suppress(GraphError):  # it has started meanwhile
+                with suppress(GraphError):  # the vertex has just started
                     execution.move(ExecutionState.CANCELED)
-        self._account.deliver()
+        self._event_bus.deliver()
 
 
 def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLog) -> bool:
     """Whether Spark exchanges no rows within a vertex, so that its running stage writes the result.
 
-    Spark exchanges rows within operators that it runs together with their inputs, and within a join whose side was
-    not broadcast after all.
+    Spark exchanges rows within operators that it runs with their inputs, and within a join whose broadcast fell back;
+    the outcome of such a broadcast says what was done instead.
     """
     operators = [graph.node(node_id).operator for node_id in vertex.node_ids]
     may_exchange = any(
-        operator.kind in _MAY_EXCHANGE
+        operator.kind in _EXCHANGING_KINDS
         or (operator.kind is OperatorKind.JOIN and not isinstance(operator, JoinOperator))
         for operator in operators
     )
@@ -342,11 +341,11 @@ def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLo
     return not may_exchange and not any("instead" in broadcast.outcome for broadcast in broadcasts)
 
 
-def check_silence(threads: str, seconds: float) -> None:
-    """Raise `SourceTimeoutError` if a thread with a name prefix has waited for a source for some seconds.
+def check_source_timeouts(thread_prefix: str, timeout: float) -> None:
+    """Raise `SourceTimeoutError` if a thread whose name has a prefix has waited for a source for `timeout` seconds.
 
-    Threads that compute or wait for Spark are not limited.
+    The time of threads that compute or wait for Spark is not limited.
     """
-    for work in running_work(threads):
-        if work.waits_for and work.idle_seconds(waits_for_jvm) >= seconds:
-            raise SourceTimeoutError.of(work.waits_for, work.what, seconds)
+    for work in running_work(thread_prefix):
+        if work.waits_for and work.idle_seconds(waits_for_jvm) >= timeout:
+            raise SourceTimeoutError.of(work.waits_for, work.description, timeout)

@@ -1,9 +1,10 @@
-"""The execution state of each vertex: states, times, tasks, bytes."""
+"""The execution graph: the state, times, tasks and bytes of each vertex."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,9 @@ from penstock.errors import GraphError
 from penstock.events import ExecutionState, JobEventBus, VertexChanged, VertexSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.graph import JobVertex, JobVertexID
 
-_NEXT = {
+_NEXT_STATES = {
     ExecutionState.CREATED: {ExecutionState.SCHEDULED, ExecutionState.FAILED, ExecutionState.CANCELED},
     ExecutionState.SCHEDULED: {ExecutionState.RUNNING, ExecutionState.FAILED, ExecutionState.CANCELED},
     ExecutionState.RUNNING: {ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED},
@@ -25,19 +24,19 @@ _NEXT = {
 class ExecutionJobVertex:
     """A vertex in execution; thread-safe."""
 
-    def __init__(self, vertex: JobVertex, account: JobEventBus) -> None:
+    def __init__(self, vertex: JobVertex, event_bus: JobEventBus) -> None:
         self.vertex = vertex
         self.snapshot = VertexSnapshot(vertex, timestamps={ExecutionState.CREATED: time.time()})
-        self._account = account
+        self._event_bus = event_bus
         self._lock = threading.Lock()
 
     @property
     def state(self) -> ExecutionState:
-        """Its execution state."""
+        """The execution state of the vertex."""
         return self.snapshot.state
 
     def record(self, **figures: Any) -> None:
-        """Replace fields of the snapshot by what was decided before the vertex runs, or measured after it has run."""
+        """Set fields of the snapshot that were decided before the vertex ran, or measured afterwards."""
         with self._lock:
             self.snapshot = replace(self.snapshot, **figures)
 
@@ -45,18 +44,18 @@ class ExecutionJobVertex:
         """Change the state; raise `GraphError` if the current state does not allow the change."""
         with self._lock:
             before = self.snapshot
-            if state not in _NEXT.get(before.state, ()):
-                raise GraphError(f"vertex {self.vertex.id} cannot go from {before.state} to {state}")
+            if state not in _NEXT_STATES.get(before.state, ()):
+                raise GraphError(f"vertex {self.vertex.id} cannot change from {before.state} to {state}")
             at = time.time()
             self.snapshot = replace(before, state=state, timestamps={**before.timestamps, state: at})
-            self._account.emit(VertexChanged(self.snapshot, at=at))
+            self._event_bus.emit(VertexChanged(self.snapshot, at=at))
 
 
 class ExecutionGraph:
     """All vertices in execution, in the order of their creation."""
 
-    def __init__(self, account: JobEventBus) -> None:
-        self._account = account
+    def __init__(self, event_bus: JobEventBus) -> None:
+        self._event_bus = event_bus
         self._vertices: dict[JobVertexID, ExecutionJobVertex] = {}
 
     def __iter__(self) -> Iterator[ExecutionJobVertex]:
@@ -64,7 +63,7 @@ class ExecutionGraph:
 
     def attach(self, vertex: JobVertex) -> ExecutionJobVertex:
         """Add a new vertex."""
-        execution = ExecutionJobVertex(vertex, self._account)
+        execution = ExecutionJobVertex(vertex, self._event_bus)
         self._vertices[vertex.id] = execution
         return execution
 

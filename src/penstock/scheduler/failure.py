@@ -1,9 +1,10 @@
-"""Error messages of failed jobs: the step, the operator, the line of the user's code, and disks that are full."""
+"""Error messages of failed jobs: the step, the operator, the line of the user's code, and full disks."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from penstock.spark.plans import catalyst
 from penstock.spark.run.local_dirs import LocalDir, local_dirs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from penstock.connectors.core.base import Sink
     from penstock.graph import JobVertex, StreamNode
     from penstock.planner.plan import JobPlan
@@ -27,25 +26,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.scheduler")
 
 _CALLED_FROM = re.compile(r"was called from\s*\n?\s*(\S+:\d+)")
-_PYTHON_OPERATORS = ("Python", "Pandas", "Arrow")
+_PYTHON_OPERATORS = ("Python", "Pandas", "Arrow")  # parts of the names of operators with Python functions
 
 
 def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException, hint: str | None = None) -> JobError:
-    """Return the error of a failed vertex; a hint of the error itself takes precedence over `hint`."""
+    """Return the error of a failed vertex; the hint of `error` takes precedence over `hint`."""
     text = str(error)
-    node, line = _find_culprit(plan, vertex, text)
+    node, line = _find_failed_operator(plan, vertex, text)
     name = vertex_name(plan.graph, vertex, column_names(plan.graph))
     message = f"step {vertex.id.removeprefix('v')} failed: {name}"
     if node.description != vertex.name:
         message += f"\n  operator: {node.description[:300]}"
     if line:
         message += f"\n  made at:  {line}"
-    own = error.hint if isinstance(error, PenstockError) else None
-    return JobError(message, cause=_readable_text(error, text), hint=own or hint)
+    error_hint = error.hint if isinstance(error, PenstockError) else None
+    return JobError(message, cause=_readable_text(error, text), hint=error_hint or hint)
 
 
-def cause_of(error: BaseException, hint: str | None = None) -> BaseException:
-    """Return the error that users see: Penstock's own errors unchanged, any other wrapped in a `JobError`."""
+def as_user_error(error: BaseException, hint: str | None = None) -> BaseException:
+    """Return the error that users see: Penstock's errors and interrupts unchanged, others wrapped in a `JobError`."""
     if isinstance(error, (PenstockError, KeyboardInterrupt, SystemExit)):
         return error
     failure = JobError("the job failed", cause=_readable_text(error, str(error)), hint=hint)
@@ -53,8 +52,8 @@ def cause_of(error: BaseException, hint: str | None = None) -> BaseException:
     return failure
 
 
-def forget_frames(error: BaseException | None) -> None:
-    """Clear the local variables of Penstock's frames in an error; its traceback still prints the same."""
+def clear_frames(error: BaseException | None) -> None:
+    """Clear the local variables in Penstock's frames of an error's tracebacks to free memory; their text stays."""
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
@@ -72,37 +71,37 @@ def _readable_text(error: BaseException, text: str) -> str:
     return message if message.startswith(type(error).__name__) else f"{type(error).__name__}: {message}"
 
 
-def _find_culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:
-    """Return the operator that most likely failed, and the user's line behind it; empty if unknown."""
+def _find_failed_operator(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:
+    """Return the operator that most likely failed, and the user's line that created it; an empty line if unknown."""
     called_from = _CALLED_FROM.search(text)
     nodes = [plan.graph.node(node_id) for node_id in reversed(vertex.node_ids) if node_id in plan.nodes]
     suspects = list(nodes)
     if "Traceback (most recent call last)" in text:
-        suspects = [n for n in nodes if any(word in n.description for word in _PYTHON_OPERATORS)] or nodes
+        suspects = [node for node in nodes if any(word in node.description for word in _PYTHON_OPERATORS)] or nodes
     if called_from:
         return suspects[0], called_from[1]
     for node in suspects:
         if node.location is not None:
             return node, str(node.location)
         top = plan.nodes[node.id].top
-        for part in top.walk() if top is not None and top.children else ():
-            line = catalyst.user_line(part)
-            if line is not None and not line.is_own:
+        for operator in top.walk() if top is not None and top.children else ():
+            line = catalyst.user_line(operator)
+            if line is not None and not line.is_in_penstock:
                 return node, str(line)
     return suspects[0], ""
 
 
-_LARGER = "set spark.local.dir to folders on a larger disk before the session starts, or free some space"
+_SPACE_HINT = "set spark.local.dir to folders on a larger disk before the session starts, or free some space"
 
 
 def full_disk_hint(bridge: Bridge | None, error: BaseException, sinks: Iterable[Sink] = ()) -> str | None:
-    """Return a hint that names the full disk and what to do; None if the error is not about a full disk."""
+    """Return a hint that names the full disk and what to do; None if no disk is full, or its path is unknown."""
     if not is_full_disk(error):
         return None
     if is_full_local_dir(error):
         folders = [] if bridge is None else local_dirs(bridge)
-        where = f": {shown(folders)}" if folders else " of the executors"
-        return f"the disk of spark.local.dir is full, where Spark keeps shuffled and spilled rows{where}; {_LARGER}"
+        where = f": {folders_text(folders)}" if folders else " of the executors"
+        return f"the disk of spark.local.dir is full, where Spark keeps shuffled and spilled rows{where}; {_SPACE_HINT}"
     paths = ", ".join(sink.path for sink in sinks if isinstance(sink, FileSink))
     return f"free some space on the disk of {paths}, or choose another path" if paths else None
 
@@ -112,15 +111,15 @@ def warn_of_little_space(folders: Sequence[LocalDir], plan: JobPlan) -> None:
     if not folders or all(edge.partitioner == FORWARD for edge in plan.graph.edges):
         return
     size = sum(source.scan.size_in_bytes or 0 for source in plan.sources.values())
-    if size > sum(folder.free for folder in folders):
+    if size > sum(folder.free_bytes for folder in folders):
         log.warning(
             "the sources of this job hold %s, and their shuffled rows may not fit into spark.local.dir: %s; %s",
             show_bytes(size),
-            shown(folders),
-            _LARGER,
+            folders_text(folders),
+            _SPACE_HINT,
         )
 
 
-def shown(folders: Sequence[LocalDir]) -> str:
-    """Return the folders with their free space."""
-    return ", ".join(f"{folder.path} has {show_bytes(folder.free)} free" for folder in folders)
+def folders_text(folders: Sequence[LocalDir]) -> str:
+    """Return text with the free space of each folder."""
+    return ", ".join(f"{folder.path} has {show_bytes(folder.free_bytes)} free" for folder in folders)

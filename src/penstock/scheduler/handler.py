@@ -1,15 +1,14 @@
-"""The scheduler's events, and the handler that applies strategies to them and grows the job graph (FLIP-469)."""
+"""The scheduler's events, and the handler that calls strategies and grows the job graph on events (FLIP-469)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.optimizer import OperatorsFinished, OperatorsRunning, ResultInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock.graph import AdaptiveGraphManager, JobVertex, JobVertexID
     from penstock.optimizer.optimizer import StreamGraphOptimizer
     from penstock.optimizer.strategy import PartialResult
@@ -29,7 +28,7 @@ class JobVertexInitializedEvent(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobVertexFinishedEvent(JobEvent):
-    """A vertex has finished, and what it wrote is measured."""
+    """A vertex has finished, and its output is measured."""
 
     vertex_id: JobVertexID
 
@@ -61,12 +60,12 @@ class JobGraphUpdateListener(Protocol):
     """A listener for new job vertices."""
 
     def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
-        """Handle new vertices of a job; `pending_operators` are not part of any vertex yet."""
+        """Handle new vertices of a job; `pending_operators` is the number of operators that no vertex contains yet."""
 
 
 @dataclass(eq=False)
 class AdaptiveExecutionHandler:
-    """Lets strategies change the graph when vertices finish, grows the job graph, and notifies listeners."""
+    """Lets strategies change the graph when vertices progress or finish, grows the job graph, notifies listeners."""
 
     _job_id: str
     _manager: AdaptiveGraphManager

@@ -1,4 +1,4 @@
-"""The origin of a job's query, if Spark delegated it."""
+"""The origin of a job's query: its SQL text, its line in the user's program, and its description."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from penstock.base.masking import mask_sql
 
 _MAX_STATEMENT, _MAX_NAME = 8000, 120
-"""Maximum characters of a statement, and of a job's name; lists read only the first 64 KiB of an event log."""
+"""Maximum characters of a statement and of a job's name; the list of jobs reads only 64 KiB of an event log."""
 UNNAMED = "query"
-"""The name of a job without any other."""
+"""The name of a job whose query has no description, statement or line."""
 _CONNECT_PREFIX = "Spark Connect - "
 """The beginning of the call site that a Spark Connect server sets instead of the user's line."""
 
@@ -18,10 +18,10 @@ _CONNECT_PREFIX = "Spark Connect - "
 class QueryOrigin:
     """The origin of a query.
 
-    `statement` is its SQL text with secrets masked; None if it was not written in SQL. `line` is the action in the
-    user's program, as reported by PySpark, such as ``collect at job.py:3``. `page` is the address of Spark's own page
-    of the execution that waits for the rows. `is_delegated` says whether Spark delegated the query, so that Spark runs
-    the last stage.
+    `statement` is its SQL text with secrets masked; None if unknown or not written in SQL. `line` is the action in the
+    user's program, as reported by PySpark, such as ``collect at job.py:3``. `description` is the user's name for the
+    job, or description of its Spark jobs. `page` is the address in Spark's web UI of the SQL execution that waits for
+    the rows. `is_delegated` says whether Spark delegated the query, so that Spark runs the last stage.
     """
 
     statement: str | None = None
@@ -46,7 +46,7 @@ class QueryOrigin:
 
     @property
     def name(self) -> str:
-        """The name of the job: the user's description, else the statement in one line, else the user's line."""
+        """The name of the job: the description, else the statement in one line, else the user's line or `UNNAMED`."""
         if self.description is not None:
             return self.description
         if self.statement is not None:
@@ -66,6 +66,6 @@ def _user_text(text: str | None) -> str | None:
 
 
 def _mask_and_shorten(text: str) -> str:
-    # Masking long texts is slow, so cut first, but at twice the length: a secret must not be cut in half.
+    # Masking long texts is slow, so cut first, but at twice the length, to not cut a secret in half.
     masked = mask_sql(text[: 2 * _MAX_STATEMENT].strip())
     return masked if len(masked) <= _MAX_STATEMENT else f"{masked[:_MAX_STATEMENT]} …"

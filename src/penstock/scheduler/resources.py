@@ -1,4 +1,4 @@
-"""The limits of a job by its options and its cluster: numbers of tasks, broadcasts and hash tables."""
+"""The limits of a job, from its options and its cluster: numbers of tasks, broadcasts and hash tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.config.options import (
 from penstock.execution.context import BroadcastBounds
 from penstock.optimizer import Resources
 from penstock.planner.planner import planned_broadcast_threshold
-from penstock.sizing.parallelism import PENSTOCKS_DEFAULT, Bounds, global_maximum
+from penstock.sizing.parallelism import PENSTOCK_DEFAULT, Bounds, global_maximum
 from penstock.spark.bridge.session import broadcast_threshold
 from penstock.spark.run import jobs
 
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class ParallelismSettings:
     """The parallelism options, read once for a job.
 
-    `fixed` is the number of tasks if automatic parallelism is off, else None. `source_default` is the default maximum
-    of tasks for sources that infer their parallelism, or None. `cores` says how many tasks the cluster runs at a time.
+    `fixed` is the number of tasks if automatic parallelism is off, else None. `default` and `user_maximum` are the
+    options for the default and the maximum parallelism, None if unset. `source_default` is the default maximum of tasks
+    for sources that infer their parallelism, or None. `cores` is the number of tasks that the cluster runs at a time.
     `skew_factor` and `skew_threshold` are thresholds for skewed subpartitions, see `optimizer.skew.skew_threshold`.
     """
 
@@ -48,12 +49,12 @@ class ParallelismSettings:
 
     @classmethod
     def of(cls, config: Configuration, cores: int) -> ParallelismSettings:
-        """Read the options; `cores` is how many tasks the cluster runs at a time."""
+        """Read the options."""
         default, user_maximum = config.maybe_integer(PARALLELISM_DEFAULT), config.maybe_integer(MAX_PARALLELISM)
         minimum = config.integer(MIN_PARALLELISM)
         maximum = global_maximum(user_maximum, default, cores)
         user_limits = {MAX_PARALLELISM.key: user_maximum, PARALLELISM_DEFAULT.key: default}
-        maximum_from = next((key for key, number in user_limits.items() if number), PENSTOCKS_DEFAULT)
+        maximum_from = next((key for key, number in user_limits.items() if number), PENSTOCK_DEFAULT)
         if minimum > maximum:
             maximum, maximum_from = minimum, MIN_PARALLELISM.key
         factor = config.get(SKEWED_FACTOR)
@@ -70,28 +71,29 @@ class ParallelismSettings:
         )
 
 
-_EXECUTION_SHARE = 0.6
-"""The part of a heap that Spark uses for execution and storage, by default."""
+_MEMORY_FRACTION = 0.6
+"""The fraction of a heap that Spark uses for execution and storage (default of ``spark.memory.fraction``)."""
 
-_BROADCAST_OVERRUN = 10
-"""A broadcast is stopped beyond this multiple of the threshold; below, finishing it is cheaper than a shuffle."""
+_BROADCAST_TOLERANCE = 10
+"""The multiple of the threshold beyond which a broadcast is stopped; below, completing it costs less than a shuffle."""
 
 
 def resources_of(bridge: Bridge, config: Configuration) -> Resources:
     """Return the resource limits of strategies.
 
-    A broadcast table may take an eighth of Spark's share of the smallest heap: there may be several at a time, and the
+    A broadcast table may take an eighth of Spark's share of the smaller heap: there may be several at a time, and the
     driver holds each twice while building it. A hash table within a task may take a quarter of the task's share.
     """
     driver, executor = jobs.heap_bytes(bridge)
     tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
-    option_value = config.maybe_integer(BROADCAST_THRESHOLD)
-    spark_default = broadcast_threshold(bridge, at_run_time=True)
-    threshold, option = spark_default if option_value is None else (option_value, BROADCAST_THRESHOLD.key)
+    threshold, option = broadcast_threshold(bridge, at_run_time=True)
+    user_threshold = config.maybe_integer(BROADCAST_THRESHOLD)
+    if user_threshold is not None:
+        threshold, option = user_threshold, BROADCAST_THRESHOLD.key
     return Resources(
         broadcast_threshold=threshold,
-        broadcast_memory=int(min(driver, executor) * _EXECUTION_SHARE / 8),
-        task_memory=int(executor * _EXECUTION_SHARE / tasks / 4),
+        broadcast_memory=int(min(driver, executor) * _MEMORY_FRACTION / 8),
+        task_memory=int(executor * _MEMORY_FRACTION / tasks / 4),
         volume_per_task=config.integer(DATA_VOLUME_PER_TASK),
         cores=jobs.cluster_cores(bridge),
         broadcast_option=option,
@@ -99,12 +101,12 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
 
 
 def broadcast_bounds(bridge: Bridge, config: Configuration, resources: Resources) -> BroadcastBounds:
-    """Return when to stop a broadcast that Spark's estimates chose, and how its rows are shuffled instead."""
-    planned, _ = planned_broadcast_threshold(bridge, config)
+    """Return the limits of broadcasts that were chosen by Spark's estimates."""
+    threshold, _ = planned_broadcast_threshold(bridge, config)
     settings = ParallelismSettings.of(config, resources.cores)
     return BroadcastBounds(
-        limit=max(planned, min(_BROADCAST_OVERRUN * planned, resources.broadcast_memory)),
+        limit=max(threshold, min(_BROADCAST_TOLERANCE * threshold, resources.broadcast_memory)),
         memory=resources.broadcast_memory,
         volume_per_task=resources.volume_per_task,
-        most_subpartitions=max(settings.bounds.maximum, settings.fixed or 1),
+        max_subpartitions=max(settings.bounds.maximum, settings.fixed or 1),
     )

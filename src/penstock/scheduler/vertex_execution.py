@@ -1,8 +1,9 @@
-"""Execution of a vertex: decides it, runs it, and records its outcome, also for the estimates of its decisions."""
+"""Decides and runs a vertex, and records its outcome, with the actual values of the estimates in its decisions."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,9 @@ from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.spark.run.exchange import BroadcastResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from penstock.connectors.core.base import KeyFilter
     from penstock.decisions.estimates import Estimate
-    from penstock.execution.results import Result, ResultStore
+    from penstock.execution.results import ResultStore
     from penstock.execution.vertex_runner import VertexRun, VertexRunner
     from penstock.planner.plan import SourcePlan
     from penstock.scheduler.deciders.vertex import VertexDecider
@@ -36,7 +35,7 @@ class VertexExecution:
     _decider: VertexDecider
     _runner: VertexRunner
     _job_name: str
-    _account: JobEventBus
+    _event_bus: JobEventBus
 
     def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
         """Decide a vertex, run it, and record its outcome; `inferred` is the parallelism of its sources, by node."""
@@ -44,7 +43,7 @@ class VertexExecution:
         with track_work(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
             execution.move(ExecutionState.RUNNING)
-            self._account.deliver()
+            self._event_bus.deliver()
             run = self._runner.run(vertex, setup, self._description(vertex))
         record_run(self._context, execution, run, self._runner.results, self._runner.channel_reports(vertex))
         compare_run(self._context, vertex, run, self._runner.results)
@@ -53,14 +52,14 @@ class VertexExecution:
 
     def _decide(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> VertexSetup:
         vertex = execution.vertex
-        if vertex.tail_id in self._context.plan.stages or self._runner.sinks.skip_report(vertex) is not None:
+        if vertex.tail_id in self._context.plan.sink_stages or self._runner.sinks.skip_report(vertex) is not None:
             return VertexSetup()  # the vertex reads no rows
         decided = self._decider.decide(execution.vertex, inferred)
         execution.record(parallelism=decided.parallelism, reason=decided.reason, bytes_in=decided.bytes_in)
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:
-        """Fetch the keys that filter a vertex, and apply them to its sources; return the filters by node."""
+        """Collect the keys for the dynamic filters of a vertex, and filter its sources; return the filters by node."""
         with track_work(f"fetching the filters of {vertex.id} {vertex.name}"):
             filters = self._runner.fetch_filters(vertex, self._description(vertex))
         sources = self._context.plan.sources
@@ -72,7 +71,7 @@ class VertexExecution:
         return f"{self._job_name}: {vertex.id} {vertex.name}"
 
 
-_ABOUT_OUTPUT = {DecisionKind.SUBPARTITIONS, DecisionKind.SINK_PARALLELISM, DecisionKind.SINK_STAGE}
+_OUTPUT_KINDS = {DecisionKind.SUBPARTITIONS, DecisionKind.SINK_PARALLELISM, DecisionKind.SINK_STAGE}
 """Decisions about the last stage of a vertex; all others are about the stage that reads its inputs."""
 
 
@@ -81,7 +80,7 @@ def record_run(
     execution: ExecutionJobVertex,
     run: VertexRun,
     results: ResultStore,
-    channels: Iterable[dict[str, Any]],
+    channel_reports: Iterable[dict[str, Any]],
 ) -> None:
     """Record the measured figures of a vertex, and settle all decisions about its operators with them."""
     vertex, decisions = execution.vertex, context.decisions
@@ -92,29 +91,27 @@ def record_run(
         explanation = Explanation(f"{subject.display_name}: {reason}")
         choice = Choice(DecisionKind.SINK_STAGE, subject, report.chosen, report.reason, explanation=explanation)
         decisions.record(choice)
-    rows, size = (None, None) if run.result is None else (run.result.exact_rows, _bytes(run.result))
+    rows = None if run.result is None else run.result.exact_rows
+    size: int | None = None
+    if run.result is not None:  # its bytes are compressed for a shuffle, serialized for a broadcast
+        size = run.result.data_bytes if isinstance(run.result, BroadcastResult) else run.result.written_bytes
     # The tasks that ran replace an undecided parallelism.
-    parallelism, written = execution.snapshot.parallelism or run.tasks, results.subpartitions(vertex)
+    parallelism, sizes = execution.snapshot.parallelism or run.tasks, results.subpartition_bytes(vertex)
     execution.record(
-        tasks=run.tasks, rows_out=rows, bytes_out=size, subpartitions=written, parallelism=parallelism, reason=reason
+        tasks=run.tasks, rows_out=rows, bytes_out=size, subpartitions=sizes, parallelism=parallelism, reason=reason
     )
     for decision in decisions.of(vertex.node_ids):
-        tasks = run.tasks if decision.kind in _ABOUT_OUTPUT or run.input_tasks is None else run.input_tasks
+        tasks = run.tasks if decision.kind in _OUTPUT_KINDS or run.input_tasks is None else run.input_tasks
         decisions.settle(decision.id, tasks=tasks, rows=rows, bytes=size)
-    for channel_report in channels:
+    for channel_report in channel_reports:
         decisions.record(_channel_choice(vertex, channel_report))
 
 
-def _bytes(result: Result) -> int | None:
-    """Return the bytes of a vertex's output: compressed for a shuffle, serialized for a broadcast."""
-    return result.data_bytes if isinstance(result, BroadcastResult) else result.written_bytes
-
-
 def _channel_choice(vertex: JobVertex, report: dict[str, Any]) -> Choice:
-    """Return the rows that each consumer of an adaptive exchange received from a task."""
+    """Return the decision about a task of an adaptive exchange: the rows it consumed, and sent to each consumer."""
     rows = {f"rows to {channel['reader']}": channel["rows"] for channel in report["channels"]}
-    paces = {f"rows a second of {channel['reader']}": channel["pace"] for channel in report["channels"]}
-    own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
+    rates = {f"rows a second of {channel['reader']}": channel["pace"] for channel in report["channels"]}
+    figures = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
     waited = f"waited {report['waited']:.1f} s for rows and {report['blocked']:.1f} s for consumers to accept them"
     subject = VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"])
     return Choice(
@@ -122,7 +119,7 @@ def _channel_choice(vertex: JobVertex, report: dict[str, Any]) -> Choice:
         subject,
         f"{report['rows']} rows",
         f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for consumers to accept",
-        own | rows | paces,
+        figures | rows | rates,
         Explanation(f"{subject.display_name}: took {show_count(report['rows'], 'row')}, {waited}", is_shown=False),
     )
 
@@ -133,9 +130,9 @@ _SOURCE_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELIS
 
 
 def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results: ResultStore) -> None:
-    """Add the actual figures to the estimates of decisions about a vertex that has written its result.
+    """Add the actual figures to the estimates of decisions about a vertex.
 
-    The last stage of a vertex with a sink may run later, when its rows are consumed.
+    A vertex without a result is skipped: its last stage writes to a sink, and may run later.
     """
     if run.result is None:
         return
@@ -143,12 +140,12 @@ def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results:
     if size is not None:
         _compare_broadcast(context, vertex, size)
     estimates = [(decision, _estimate(decision)) for decision in context.decisions.of(vertex.node_ids)]
-    open_decisions = [decision for decision, estimate in estimates if estimate is not None and estimate.actual is None]
-    if not open_decisions:
+    unsettled = [decision for decision, estimate in estimates if estimate is not None and estimate.actual is None]
+    if not unsettled:
         return
     try:
-        _compare_sources(context, vertex, open_decisions, results)
-        _compare_filters(context, vertex, open_decisions, results)
+        _compare_sources(context, vertex, unsettled, results)
+        _compare_filters(context, vertex, unsettled, results)
     except Exception:
         log.info("cannot compare what %s has read with its estimates", vertex.name, exc_info=True)
 
@@ -166,16 +163,14 @@ def _compare_broadcast(context: JobContext, vertex: JobVertex, size: int) -> Non
                     context.decisions.compare(decision.id, size)
 
 
-def _compare_sources(
-    context: JobContext, vertex: JobVertex, open_decisions: list[Decision], results: ResultStore
-) -> None:
+def _compare_sources(context: JobContext, vertex: JobVertex, unsettled: list[Decision], results: ResultStore) -> None:
     """Compare the estimated rows of sources with the rows that were read.
 
     Bytes are not compared: Spark counts only what the thread of a task reads, and Parquet reads mostly on others.
     """
-    source_decisions = [decision for decision in open_decisions if decision.kind in _SOURCE_KINDS]
+    source_decisions = [decision for decision in unsettled if decision.kind in _SOURCE_KINDS]
     if source_decisions:
-        scanned = results.scanned(vertex)
+        scanned = results.scanned_rows(vertex)
         sources = {node_id for node_id in vertex.node_ids if node_id in context.plan.sources}
         # DuckDB does not count the rows that it reads.
         rows = sum(scanned.values()) if sources and scanned.keys() >= sources else None
@@ -183,15 +178,13 @@ def _compare_sources(
             context.decisions.compare(decision.id, rows)
 
 
-def _compare_filters(
-    context: JobContext, vertex: JobVertex, open_decisions: list[Decision], results: ResultStore
-) -> None:
-    """Compare the estimated selectivity of dynamic filters with the share of rows that their source retained.
+def _compare_filters(context: JobContext, vertex: JobVertex, unsettled: list[Decision], results: ResultStore) -> None:
+    """Compare the estimated selectivity of dynamic filters with the fraction of rows that their source retained.
 
-    If other filters removed rows too, this share is a lower bound for each filter.
+    If other filters removed rows too, this fraction is a lower bound for the selectivity of each filter.
     """
     by_source: dict[int, list[Decision]] = {}
-    for decision in open_decisions:
+    for decision in unsettled:
         if decision.kind is DecisionKind.DYNAMIC_FILTER:
             source = _filtered_source(context, decision.nodes[0])
             if source is not None:
@@ -206,13 +199,13 @@ def _compare_filters(
         is_only_filter = len(decisions) == 1 and _filters_only_nulls(context.plan.sources[source])
         for decision in decisions:
             estimate = _estimate(decision)
-            # Other filters contributed to the selectivity, so a filter that should retain less is underestimated.
+            # Other filters removed rows too, so a lower estimate for this filter alone was too low.
             if is_only_filter or (estimate is not None and estimate.estimated < selectivity):
                 context.decisions.compare(decision.id, selectivity, is_least=not is_only_filter)
 
 
 def _filtered_source(context: JobContext, node_id: int) -> int | None:
-    """Return the source directly below a filter, None if another operator is in between."""
+    """Return the source that a filter at a node reads; None if the filter does not read the source directly."""
     graph = context.graph
     if node_id in context.plan.sources:
         consumers = [graph.node(edge.target_id).operator for edge in graph.out_edges(node_id)]
@@ -228,7 +221,7 @@ def _filters_only_nulls(source: SourcePlan) -> bool:
     """Whether the query itself removes no rows of a source except those with nulls."""
     node: LogicalNode = source.filtered
     while node.children:
-        if node.name == "Filter" and not node.only_not_null:
+        if node.name == "Filter" and not node.filters_only_nulls:
             return False
         node = node.children[0]
     return True

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     from penstock.shadow.sinks import WatchedOutput
 
-EXAMPLES = 5
-"""The most rows of each side in a report."""
+MAX_EXAMPLES = 5
+"""The most rows that a report shows of each side."""
 _UNSTABLE = "plain Spark itself {} in a second run, with other numbers of shuffle partitions"
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
-_JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
+# How the message of an error names a condition of Spark, a Python class and a Java class.
+_ERROR_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+_JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -44,162 +45,163 @@ class NotComparableError(Exception):
 def run_plain(watched: WatchedOutput, *, repartitioned: bool = False) -> PlainRun:
     """Run a query on plain Spark, and fingerprint its rows.
 
-    `repartitioned` uses other numbers of shuffle partitions than the user's session. Raise `NotComparableError` if the
-    query succeeds, but its checksums cannot be computed.
+    With `repartitioned`, the numbers of shuffle partitions differ from those of the user's session. Raise
+    `NotComparableError` if only the checksums fail, or a column has a type without checksums.
     """
-    rows = watched.plain.repartitioned_rows if repartitioned else watched.plain.rows
+    create_rows = watched.plain.repartitioned_rows if repartitioned else watched.plain.rows
     start = time.monotonic()
     try:
-        checksums = fingerprint(rows(), watched.bridge)
-        return PlainRun(fingerprint=checksums, seconds=time.monotonic() - start)
+        rows_fingerprint = fingerprint(create_rows(), watched.bridge)
+        return PlainRun(fingerprint=rows_fingerprint, seconds=time.monotonic() - start)
     except UnknownTypeError as error:
         raise NotComparableError(error.message) from error
     except Exception as error:
         seconds = time.monotonic() - start
         try:
-            run_without_rows(rows())
+            run_without_rows(create_rows())
         except Exception:  # noqa: BLE001 - the query itself fails
             return PlainRun(error=error, seconds=seconds)
         raise NotComparableError(f"the checksums of plain Spark's rows failed: {first_line(error)}") from error
 
 
 def compare_rows(watched: WatchedOutput, seconds: float) -> Comparison:
-    """Compare an output whose sink received its rows; `seconds` is the duration on Penstock."""
-    values: dict[str, Any] = {"seconds": seconds}
+    """Compare an output whose sink received a DataFrame that can be computed; `seconds` is the duration on Penstock."""
+    measured: dict[str, Any] = {"seconds": seconds}
 
-    def result(verdict: Verdict, reason: str, **details: Any) -> Comparison:
-        return watched.comparison(verdict, reason, **values | details)
+    def comparison(verdict: Verdict, reason: str, **details: Any) -> Comparison:
+        return watched.comparison(verdict, reason, **measured | details)
 
-    if watched.is_delegated:
-        return result(Verdict.BY_SPARK, "Spark runs this query itself, so these are its own rows")
+    if watched.is_run_by_spark:
+        return comparison(Verdict.BY_SPARK, "Spark runs this query itself, so these are plain Spark's rows")
     if watched.problem:
-        return result(Verdict.NOT_COMPARED, watched.problem)
+        return comparison(Verdict.NOT_COMPARED, watched.problem)
     try:
-        ours = _own_fingerprint(watched)
-        values["rows"] = ours.rows
-        plain = run_plain(watched)
-        values["plain_seconds"] = plain.seconds
-        if plain.fingerprint is None:
-            return result(*_only_plain_raises(watched, plain, ours.rows))
-        values["plain_rows"] = plain.fingerprint.rows
-        return result(**_verdict(watched, ours, plain.fingerprint))
+        penstock = _penstock_fingerprint(watched)
+        measured["rows"] = penstock.rows
+        plain_run = run_plain(watched)
+        measured["plain_seconds"] = plain_run.seconds
+        if plain_run.fingerprint is None:
+            return comparison(*_verdict_on_plain_error(watched, plain_run, penstock.rows))
+        measured["plain_rows"] = plain_run.fingerprint.rows
+        return comparison(**_compare_fingerprints(watched, penstock, plain_run.fingerprint))
     except NotComparableError as error:
-        return result(Verdict.NOT_COMPARED, str(error))
+        return comparison(Verdict.NOT_COMPARED, str(error))
     except Exception as error:  # noqa: BLE001 - the comparison must not fail the job
-        return result(Verdict.NOT_COMPARED, f"the comparison failed: {first_line(error)}")
+        return comparison(Verdict.NOT_COMPARED, f"the comparison failed: {first_line(error)}")
 
 
-def _own_fingerprint(watched: WatchedOutput) -> Fingerprint:
+def _penstock_fingerprint(watched: WatchedOutput) -> Fingerprint:
     try:
-        return (
-            fingerprint(watched.offered_rows, watched.bridge)
-            if watched.counted is None
-            else watched.counted.fingerprint()
-        )
+        if watched.fingerprinted_rows is not None:
+            return watched.fingerprinted_rows.fingerprint()
+        return fingerprint(watched.recomputed_rows, watched.bridge)
     except UnknownTypeError as error:
         raise NotComparableError(error.message) from error
     except Exception as error:
         raise NotComparableError(f"the checksums of Penstock's rows failed: {first_line(error)}") from error
 
 
-def _only_plain_raises(watched: WatchedOutput, plain: PlainRun, rows: int) -> tuple[Verdict, str]:
-    assert plain.error is not None
-    second = run_plain(watched, repartitioned=True)
-    if second.error is None:
-        return Verdict.NOT_COMPARED, _UNSTABLE.format("does not fail") + f"; in the first {first_line(plain.error)}"
-    return Verdict.DIFFERENT, f"plain Spark raises {error_class(plain.error)}, Penstock gives {rows} rows"
+def _verdict_on_plain_error(watched: WatchedOutput, plain_run: PlainRun, rows: int) -> tuple[Verdict, str]:
+    """Return the verdict and reason if plain Spark fails, but not Penstock; `rows` is the number of Penstock's rows."""
+    assert plain_run.error is not None
+    second_run = run_plain(watched, repartitioned=True)
+    if second_run.error is None:
+        message = first_line(plain_run.error)
+        return Verdict.NOT_COMPARED, _UNSTABLE.format("does not fail") + f"; the first run raised: {message}"
+    return Verdict.DIFFERENT, f"plain Spark raises {error_class(plain_run.error)}, Penstock returns {rows} rows"
 
 
-def _verdict(watched: WatchedOutput, ours: Fingerprint, plain: Fingerprint) -> dict[str, Any]:
-    """Compare fingerprints, and if they differ, run both sides again to explain the difference."""
-    assert watched.offered is not None
-    ours_are, theirs_are = (_columns(schema) for schema in (watched.offered.schema, watched.plain.schema()))
-    if ours_are != theirs_are:
-        return {"verdict": Verdict.DIFFERENT, "reason": f"the columns are {ours_are} instead of {theirs_are}"}
-    if ours.equals(plain):
+def _compare_fingerprints(watched: WatchedOutput, penstock: Fingerprint, plain: Fingerprint) -> dict[str, Any]:
+    """Return the verdict, reason and details by name; if fingerprints differ, run both sides again to explain why."""
+    assert watched.sink_df is not None
+    columns, plain_columns = (_columns(schema) for schema in (watched.sink_df.schema, watched.plain.schema()))
+    if columns != plain_columns:
+        return {"verdict": Verdict.DIFFERENT, "reason": f"the columns are {columns} instead of {plain_columns}"}
+    if penstock.equals(plain):
         return {"verdict": Verdict.EQUAL, "reason": "every row, bit by bit"}
-    offered_rows = watched.offered_rows
+    recomputed_rows = watched.recomputed_rows
     note = ""
-    again = fingerprint(offered_rows, watched.bridge)
-    if ours.rows == 0 and again.rows:
-        # Not a loss: the sink may have the rows already, or ignore them by its mode or token.
-        note = "; the sink took none of the rows it was offered, these were compared"
-        if again.equals(plain):
-            return {"verdict": Verdict.EQUAL, "reason": "every row, bit by bit" + note, "rows": again.rows}
-        ours = again
-    elif not again.may_equal(ours):
-        note = "; Penstock's rows differ when they are read again, so the examples may be misleading"
-    second = run_plain(watched, repartitioned=True)
-    if second.fingerprint is None or not second.fingerprint.may_equal(plain):
-        raise NotComparableError(_UNSTABLE.format("gives other rows" if second.fingerprint else "fails"))
+    recomputed = fingerprint(recomputed_rows, watched.bridge)
+    if penstock.rows == 0 and recomputed.rows:
+        # The sink ignored the rows because of its mode or token: the target may have the rows already.
+        note = "; the sink ignored all its rows, so they were computed again and compared"
+        if recomputed.equals(plain):
+            return {"verdict": Verdict.EQUAL, "reason": "every row, bit by bit" + note, "rows": recomputed.rows}
+        penstock = recomputed
+    elif not recomputed.may_equal(penstock):
+        note = "; Penstock's rows differ when they are computed again, so the examples may be misleading"
+    second_run = run_plain(watched, repartitioned=True)
+    if second_run.fingerprint is None or not second_run.fingerprint.may_equal(plain):
+        raise NotComparableError(_UNSTABLE.format("returns other rows" if second_run.fingerprint else "fails"))
     cause = watched.plain.nondeterminism()
     if cause:
         raise NotComparableError(f"the query is not deterministic: {cause}")
-    return _details(watched, ours, plain, offered_rows, note)
+    return _details(watched, penstock, plain, recomputed_rows, note)
 
 
 def _columns(schema: StructType) -> str:
-    """Return the names and types of columns, without nullability, which optimised plans narrow."""
+    """Return the names and types of columns, without nullability, which differs between optimized plans."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
 
 
 def _details(
-    watched: WatchedOutput, ours: Fingerprint, plain: Fingerprint, offered_rows: DataFrame, note: str
+    watched: WatchedOutput, penstock: Fingerprint, plain: Fingerprint, penstock_rows: DataFrame, note: str
 ) -> dict[str, Any]:
-    """Describe the rows that differ; doubles within the tolerance are equal."""
+    """Return the verdict, reason and details of fingerprints that differ; doubles within the tolerance are equal."""
     bridge, names, plain_rows = watched.bridge, watched.plain.schema().names, watched.plain.rows()
-    columns = tuple(names[i] for i in ours.differing_columns(plain)) if ours.rows == plain.rows else ()
-    if ours.equals_except_floats(plain):
-        float_keys = float_differences(bridge, offered_rows, plain_rows)
+    columns = tuple(names[i] for i in penstock.differing_columns(plain)) if penstock.rows == plain.rows else ()
+    if penstock.equals_except_floats(plain):
+        float_keys = float_differences(bridge, penstock_rows, plain_rows)
         if float_keys is not None and not any(float_keys):
-            reason = "every row; doubles to 1e-9, as their last digits depend on the order of additions"
+            reason = "every row; doubles with a tolerance of 1e-9, as sums depend on the order of additions"
             return {"verdict": Verdict.EQUAL, "reason": reason + note}
-        keys = float_keys or ([], [])
-        columns = columns or tuple(names[i] for i in sorted(ours.sums))
+        keys = float_keys or ([], [])  # None: too many rows differ to show examples
+        columns = columns or tuple(names[i] for i in sorted(penstock.sums))
         reason = "doubles or floats differ by more than another order of additions explains"
     else:
-        keys = exact_differences(bridge, offered_rows, plain_rows, EXAMPLES)
-        reason = f"{ours.rows} rows, plain Spark gives {plain.rows}" if ours.rows != plain.rows else "other rows"
-        times = ours.rows // plain.rows if plain.rows else 0
-        if times > 1 and ours.hashes == tuple(times * value for value in plain.hashes):
-            reason += f": every row {times} times, or the sink reads its rows {times} times"
-    sides = zip((offered_rows, plain_rows), keys, strict=True)
+        keys = exact_differences(bridge, penstock_rows, plain_rows, MAX_EXAMPLES)
+        counts = f"{penstock.rows} rows, plain Spark returns {plain.rows}"
+        reason = counts if penstock.rows != plain.rows else "other rows"
+        copies = penstock.rows // plain.rows if plain.rows else 0
+        if copies > 1 and penstock.hashes == tuple(copies * value for value in plain.hashes):
+            reason += f": every row {copies} times, or the sink reads its rows {copies} times"
+    sides = zip((penstock_rows, plain_rows), keys, strict=True)
     try:
-        shown = [rows_with(bridge, df, side, EXAMPLES) for df, side in sides]
+        examples = [rows_with(bridge, df, side_keys, MAX_EXAMPLES) for df, side_keys in sides]
     except Exception as error:  # noqa: BLE001 - the rows differ even if they cannot be shown
-        shown, note = [[], []], f"{note}; the rows cannot be shown: {first_line(error)}"
+        examples, note = [[], []], f"{note}; the rows cannot be shown: {first_line(error)}"
     return {
         "verdict": Verdict.DIFFERENT,
         "reason": reason + note,
         "columns": columns,
-        "examples": tuple(shown[0]),
-        "plain_examples": tuple(shown[1]),
+        "examples": tuple(examples[0]),
+        "plain_examples": tuple(examples[1]),
     }
 
 
 def error_class(error: BaseException) -> str:
     """Return the class of an error's root cause.
 
-    This is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
-    Java class.
+    The class is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, a
+    Java class, or the Python class of the error itself.
     """
     while error.__cause__ is not None:
         error = error.__cause__
     text = str(error)
     if _TRACEBACK in text:
         lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
-        exception = next((match for line in lines if (match := _RAISED.match(line)) is not None), None)
-        if exception is not None:
-            return exception[1]
-    conditions = _CONDITION.findall(text)
+        error_match = next((match for line in lines if (match := _PYTHON_ERROR.match(line)) is not None), None)
+        if error_match is not None:
+            return error_match[1]
+    conditions = _ERROR_CONDITION.findall(text)
     if conditions:
         return str(conditions[0])
-    classes = _JAVA.findall(text)
+    classes = _JAVA_ERROR.findall(text)
     return str(classes[-1]) if classes else type(error).__name__
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the message of an error's root cause, at most 300 characters."""
+    """Return the first line, up to 300 characters, of the message of an error's root cause, else the cause's class."""
     while error.__cause__ is not None:
         error = error.__cause__
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -14,11 +14,13 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_COMPARED = "cannot be compared"
+    """Penstock ran the query, but the comparison was impossible or failed, or plain Spark's own runs differ."""
     BY_SPARK = "computed by Spark"
+    """Spark itself ran the query, so there is nothing to compare."""
 
 
 class Engine(StrEnum):
-    """The engine that computed an output."""
+    """The engine that computed an output; NATIVE: the whole query in a single task, BOTH: some steps natively."""
 
     NATIVE = "native"
     PENSTOCK = "Penstock"
@@ -33,15 +35,17 @@ class Comparison:
     Parameters
     ----------
     output
-        The sink's name.
+        The name of the sink.
     reason
         The reason of the verdict, without a full stop.
     rows, plain_rows
         The numbers of rows of Penstock and of plain Spark; None if unknown.
     columns
-        The names of the columns that differ, if the numbers of rows are equal.
+        The names of the columns that differ; empty also if the numbers of rows differ.
     examples, plain_examples
-        A few rows that one side has more often than the other, as texts by column.
+        A few rows that Penstock, or plain Spark, returns more often than the other, as texts in the order of `names`.
+    names
+        The names of all columns.
     seconds, plain_seconds
         The duration of the whole job on Penstock, without its commit, and of this output's query on plain Spark.
     location
@@ -83,20 +87,20 @@ class Comparison:
         if self.columns:
             lines.append(f"  columns that differ: {', '.join(self.columns)}")
         for title, rows in (("more often on Penstock", self.examples), ("more often on Spark", self.plain_examples)):
-            lines += [f"  {title}: {_shown(self.names, row)}" for row in rows]
+            lines += [f"  {title}: {_row_text(self.names, row)}" for row in rows]
         return "\n".join(lines)
 
 
 @dataclass(slots=True)
 class ShadowReport:
-    """The comparisons of the outputs of a job, with its name."""
+    """The comparisons of the outputs of a job; `job` is its name."""
 
     job: str
     comparisons: list[Comparison] = field(default_factory=list)
 
     @property
     def differences(self) -> list[Comparison]:
-        """The outputs that differ."""
+        """The comparisons of the outputs that differ."""
         return [comparison for comparison in self.comparisons if comparison.verdict is Verdict.DIFFERENT]
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,13 +109,13 @@ class ShadowReport:
 
 
 REPORTS: deque[ShadowReport] = deque(maxlen=4096)
-"""The reports of this process, oldest first."""
+"""The latest reports of this process, oldest first."""
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def _shown(names: tuple[str, ...], row: tuple[str | None, ...]) -> str:
+def _row_text(names: tuple[str, ...], row: tuple[str | None, ...]) -> str:
     pairs = zip(names, row, strict=True)
     return ", ".join(f"{name}={'NULL' if value is None else value}" for name, value in pairs)[:500]

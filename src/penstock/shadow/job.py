@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,6 @@ from penstock.spark.run import jobs
 from penstock.spark.run.fingerprint import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
     from penstock.connectors.core.base import Sink
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.origin import QueryOrigin
@@ -37,8 +36,8 @@ class ShadowedJob(Job):
     """A job whose queries plain Spark runs as well, to compare the rows.
 
     Plain Spark runs in the user's session when all sinks have their rows, before the commit, and writes nothing.
-    `report` has the results. `raises` says whether `wait` raises an error if rows differ. `properties` are the local
-    properties of the user's thread; if None, those of this thread.
+    `report` has the results. `raises` says whether `wait` raises an error if rows differ. `properties` are Spark's
+    local properties of the user's thread; if None, those of the current thread.
     """
 
     def __init__(
@@ -56,17 +55,17 @@ class ShadowedJob(Job):
         self._properties = jobs.user_properties(bridge) if properties is None else properties
         self._raises = raises
         self._watched: list[WatchedOutput] = []
-        self._compared: dict[int, Comparison] = {}
-        self._comparing = threading.RLock()
-        self._group = f"penstock-{self.id}-shadow"
-        self._is_over = False
+        self._comparisons: dict[int, Comparison] = {}  # by the `id` of the watched output
+        self._comparison_lock = threading.RLock()
+        self._job_group = f"penstock-{self.id}-shadow"
+        self._is_report_final = False
 
     def watch_outputs(self, outputs: Sequence[Output]) -> list[Output]:
-        """Return outputs with watched sinks, with which the job is to be run."""
+        """Return the outputs with watched sinks, which the job has to use instead."""
         REPORTS.append(self.report)
-        return [self._watch(output) for output in outputs]
+        return [self._watch_output(output) for output in outputs]
 
-    def _watch(self, output: Output) -> Output:
+    def _watch_output(self, output: Output) -> Output:
         line = "" if output.location is None else str(output.location)
         plain = PlainQuery.of(self._shadow_bridge, output.df)
         watched = WatchedOutput(self._shadow_bridge, output.sink.name, plain, line, output.sink.materialised, output.df)
@@ -75,9 +74,9 @@ class ShadowedJob(Job):
         return Output(output.df, sink, output.parallelism, output.location)
 
     def watch_query(self, plan: LogicalPlan, sink: Sink, line: str) -> Sink:
-        """Return a watched sink for a query that Spark has optimised already.
+        """Return a watched sink for a query that Spark has optimized.
 
-        The sink hands out the rows after the job, so they cannot be fingerprinted; the last stage runs again instead.
+        Spark fetches the rows after the job, so the sink cannot fingerprint them; the last stage runs again instead.
         """
         REPORTS.append(self.report)
         plain = PlainQuery.of_plan(self._shadow_bridge, plan)
@@ -86,31 +85,31 @@ class ShadowedJob(Job):
         return ShadowedSink(sink, watched)
 
     def record_plan(self, plan: JobPlan) -> None:
-        """Record which engines the plan uses: queries that Spark computes itself need no comparison."""
+        """Record whether Spark computes the only query of the job itself, so that no comparison is needed."""
         queries = [source.scan for source in plan.sources.values() if isinstance(source.scan, SparkQuery)]
         if len(self._watched) == 1 and any(not isinstance(query, NativeQuery) for query in queries):
-            self._watched[0].runs_on_spark = True
+            self._watched[0].spark_runs_query = True
 
     def record_fallback(self, error: BaseException) -> None:
         """Record that Spark runs the query after a failure of Penstock; earlier comparisons are discarded."""
-        with self._comparing:
-            self._is_over = True
-            self._compared.clear()
+        with self._comparison_lock:
+            self._is_report_final = True
+            self._comparisons.clear()
             reason = f"Penstock failed, so Spark runs this query itself: {first_line(error)}"
             for watched in self._watched:
-                watched.runs_on_spark = True
+                watched.spark_runs_query = True
                 self._add_verdict(watched, Verdict.BY_SPARK, reason)
             self._finish_report()
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Cancel the job and its comparison."""
         super().cancel(reason)
-        jobs.cancel_group(self._shadow_bridge, self._group, reason)
+        jobs.cancel_group(self._shadow_bridge, self._job_group, reason)
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait for the end like `Job.wait`.
 
-        Raise `RowsDifferError` if an output differs from plain Spark's. Written rows are not removed.
+        Raise `RowsDifferError` if the job `raises` and an output differs from plain Spark's; written rows remain.
         """
         try:
             super().wait(timeout)
@@ -126,7 +125,7 @@ class ShadowedJob(Job):
     def compare_planning_error(self, error: Exception) -> None:
         """Compare an error of planning with plain Spark; errors of Penstock itself are not compared.
 
-        Raise `RowsDifferError` if plain Spark runs the query.
+        Raise `RowsDifferError` if the job `raises` and plain Spark does not fail with the same error.
         """
         self._end(ExecutionState.FAILED, None)
         if not isinstance(error, PenstockError):
@@ -134,78 +133,80 @@ class ShadowedJob(Job):
             self._raise_differences(error)
 
     def compare_failure(self, error: BaseException) -> None:
-        """Compare a failure with plain Spark, which reads the same data, as nothing was committed."""
-        with self._comparing, self._as_shadow():
-            if self._is_over:
+        """Compare a failure of the job with plain Spark, which reads the same data, as nothing was committed."""
+        with self._comparison_lock, self._as_shadow():
+            if self._is_report_final:
                 return
-            self._is_over = True
-            rest = [watched for watched in self._watched if id(watched) not in self._compared]
+            self._is_report_final = True
+            remaining = [watched for watched in self._watched if id(watched) not in self._comparisons]
             seconds = time.time() - self.started
-            for watched in [output for output in rest if self._has_rows(output)]:
+            for watched in [output for output in remaining if self._can_compute_rows(output)]:
                 self._add(watched, compare_rows(watched, seconds))
-                rest.remove(watched)
-            for watched in [output for output in rest if output.is_delegated]:
+                remaining.remove(watched)
+            for watched in [output for output in remaining if output.is_run_by_spark]:
                 self._add_verdict(watched, Verdict.BY_SPARK, "Spark runs this query itself, and it failed")
-                rest.remove(watched)
-            self._compare_failures(rest, error)
+                remaining.remove(watched)
+            self._compare_failures(remaining, error)
             self._finish_report()
 
     def _before_commit(self) -> None:
-        """Compare the other outputs before the commit, as it may change the data that the job reads."""
-        with self._comparing, self._as_shadow():
+        """Compare all outputs that are not compared yet: the commit may change the data that the queries read."""
+        with self._comparison_lock, self._as_shadow():
             seconds = time.time() - self.started
             for watched in self._watched:
-                if id(watched) not in self._compared:
+                if id(watched) not in self._comparisons:
                     self._add(watched, compare_rows(watched, seconds))
-            if self._ending.cancelled:
-                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._ending.cancelled)
+            if self._ending.effective_cancel_reason:
+                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._ending.effective_cancel_reason)
             self._finish_report()
 
-    def _compare_failures(self, rest: Sequence[WatchedOutput], error: BaseException) -> None:
+    def _compare_failures(self, remaining: Sequence[WatchedOutput], error: BaseException) -> None:
+        """Run the outputs without rows on plain Spark, until a run fails with the error of the job."""
         runs: list[tuple[WatchedOutput, PlainRun]] = []
-        ours = error_class(error)
-        for watched in rest:
+        job_error = error_class(error)
+        for watched in remaining:
             try:
                 run = run_plain(watched)
             except NotComparableError as problem:
                 self._add_verdict(watched, Verdict.NOT_COMPARED, str(problem))
                 continue
-            if run.error is not None and error_class(run.error) == ours:
-                self._add_verdict(watched, Verdict.EQUAL, f"both raise {ours}", plain_seconds=run.seconds)
-                for other in rest:
-                    if id(other) not in self._compared:
-                        reason = f"the job failed as plain Spark does with {watched.name}, so it has no rows"
-                        self._add_verdict(other, Verdict.NOT_COMPARED, reason)
+            if run.error is not None and error_class(run.error) == job_error:
+                self._add_verdict(watched, Verdict.EQUAL, f"both raise {job_error}", plain_seconds=run.seconds)
+                for other_output in remaining:
+                    if id(other_output) not in self._comparisons:
+                        reason = f"the job failed as plain Spark does with {watched.name}, so this output has no rows"
+                        self._add_verdict(other_output, Verdict.NOT_COMPARED, reason)
                 return
             runs.append((watched, run))
         for watched, run in runs:
-            self._add_failure_verdict(watched, run, ours, error)
+            self._add_failure_verdict(watched, run, job_error, error)
 
-    def _add_failure_verdict(self, watched: WatchedOutput, run: PlainRun, ours: str, error: BaseException) -> None:
-        theirs = error_class(run.error) if run.error is not None else ""
+    def _add_failure_verdict(self, watched: WatchedOutput, run: PlainRun, job_error: str, error: BaseException) -> None:
+        plain_error = error_class(run.error) if run.error is not None else ""
         try:
-            second = run_plain(watched, repartitioned=True)
-            again = error_class(second.error) if second.error is not None else ""
+            second_run = run_plain(watched, repartitioned=True)
+            second_error = error_class(second_run.error) if second_run.error is not None else ""
         except NotComparableError:
-            again = ""
+            second_error = ""  # the second run itself did not fail
         rows = None if run.fingerprint is None else run.fingerprint.rows
-        if again != theirs:
-            reason = f"plain Spark itself {f'raises {again}' if again else 'does not fail'} in a second run"
+        if second_error != plain_error:
+            outcome = f"raises {second_error}" if second_error else "does not fail"
+            reason = f"plain Spark itself {outcome} in a second run"
             self._add_verdict(watched, Verdict.NOT_COMPARED, reason, rows, run.seconds)
             return
-        plain = f"plain Spark raises {theirs}" if theirs else f"plain Spark gives {rows} rows"
-        reason = f"Penstock raises {ours} ({first_line(error)}), {plain}"
+        plain_outcome = f"plain Spark raises {plain_error}" if plain_error else f"plain Spark returns {rows} rows"
+        reason = f"Penstock raises {job_error} ({first_line(error)}), {plain_outcome}"
         self._add_verdict(watched, Verdict.DIFFERENT, reason, rows, run.seconds)
 
-    def _has_rows(self, watched: WatchedOutput) -> bool:
-        """Whether an output's rows can be computed although the job failed, because another output failed."""
-        if watched.offered is None or watched.is_delegated:
+    def _can_compute_rows(self, watched: WatchedOutput) -> bool:
+        """Whether the rows of an output can be computed: then the job failed because of another output."""
+        if watched.sink_df is None or watched.is_run_by_spark:
             return False
         try:
-            fingerprint(watched.offered_rows, watched.bridge)
-        except Exception:  # noqa: BLE001 - whatever a query may raise
+            fingerprint(watched.recomputed_rows, watched.bridge)
+        except Exception:  # noqa: BLE001 - a query may raise any error
             return False
-        watched.counted = None  # its fingerprint may be incomplete
+        watched.fingerprinted_rows = None  # they may be incomplete
         return True
 
     def _add_verdict(
@@ -219,13 +220,13 @@ class ShadowedJob(Job):
         self._add(watched, watched.comparison(verdict, reason, plain_rows=plain_rows, plain_seconds=plain_seconds))
 
     def _add(self, watched: WatchedOutput, comparison: Comparison) -> None:
-        self._compared[id(watched)] = replace(comparison, engine=self._engine(watched))
+        self._comparisons[id(watched)] = replace(comparison, engine=self._engine(watched))
 
     def _engine(self, watched: WatchedOutput) -> Engine:
         """Return the engine that computed an output, from the decisions of the job, which all outputs share."""
-        if watched.is_delegated:
+        if watched.is_run_by_spark:
             return Engine.SPARK
-        chosen = {
+        has_fallback_by_choice = {
             str(decision.chosen): "instead" in decision.outcome
             for decision in self.decisions
             if decision.kind is DecisionKind.NATIVE
@@ -233,21 +234,26 @@ class ShadowedJob(Job):
         engine = native_engine()
         if engine is None:
             return Engine.PENSTOCK
-        if (single_task := single_task_choice(engine)) in chosen:
-            return Engine.SPARK if chosen[single_task] else Engine.NATIVE
-        return Engine.BOTH if engine.name in chosen else Engine.PENSTOCK
+        if (single_task := single_task_choice(engine)) in has_fallback_by_choice:
+            return Engine.SPARK if has_fallback_by_choice[single_task] else Engine.NATIVE
+        return Engine.BOTH if engine.name in has_fallback_by_choice else Engine.PENSTOCK
 
     def _finish_report(self) -> None:
-        comparisons = [self._compared.get(id(watched)) for watched in self._watched]
+        comparisons = [self._comparisons.get(id(watched)) for watched in self._watched]
         self.report.comparisons = [comparison for comparison in comparisons if comparison is not None]
-        for watched in self._watched:  # so that Spark can clean up the data that they read
-            watched.offered = watched.counted = None
+        for watched in self._watched:  # so that Spark can clean up the data that these DataFrames read
+            watched.sink_df = watched.fingerprinted_rows = None
 
     def _as_shadow(self) -> AbstractContextManager[None]:
+        """Return a context whose Spark jobs belong to the job group of the comparison, so that `cancel` ends them."""
         session, description = self._shadow_bridge.session, f"{self.name}: plain Spark"
-        return jobs.vertex_thread(session, self._properties, self._group, description)
+        return jobs.vertex_thread(session, self._properties, self._job_group, description)
 
     def _raise_differences(self, error: Exception | None = None) -> None:
         different = self.report.differences
         if different and self._raises:
-            raise RowsDifferError.of(self.name, [str(comparison) for comparison in different]) from error
+            listed = "\n".join(f"  {line}" for comparison in different for line in str(comparison).splitlines())
+            raise RowsDifferError(
+                f"the rows of job {self.name!r} differ from plain Spark's:\n{listed}",
+                hint="the job's output is kept; run the job on plain Spark, and report this with the query",
+            ) from error

@@ -1,13 +1,14 @@
-"""Queries for plain Spark: a user's DataFrame, or a query that Spark has optimised already."""
+"""Queries that run on plain Spark: a user's DataFrame, or a query that Spark has optimized."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.spark.plans.dataframes import dataframe
-from penstock.spark.run.exchange import spark_rows
+from penstock.spark.run.exchange import run_in_plain_spark
 from penstock.spark.run.plain_runs import (
     nondeterminism_reason,
     other_session,
@@ -16,8 +17,6 @@ from penstock.spark.run.plain_runs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -32,9 +31,9 @@ class PlainQuery:
     schema: Callable[[], StructType]
     rows: Callable[[], DataFrame]
     repartitioned_rows: Callable[[], DataFrame]
-    """Returns its rows as computed with other numbers of shuffle partitions."""
+    """Returns a DataFrame with the same rows, whose shuffles have other numbers of partitions."""
     nondeterminism: Callable[[], str]
-    """Returns what makes it non-deterministic; empty if the plan shows nothing of the kind."""
+    """Returns what makes the query non-deterministic; empty if nothing in its plan does."""
 
     @classmethod
     def of(cls, bridge: Bridge, df: DataFrame) -> PlainQuery:
@@ -44,10 +43,10 @@ class PlainQuery:
 
     @classmethod
     def of_plan(cls, bridge: Bridge, plan: LogicalPlan) -> PlainQuery:
-        """Return the query of an optimised plan with cached data in place, which is not optimised again."""
+        """Return a query that runs an optimized plan of Spark unchanged; the plan already refers to cached data."""
         return cls(
             lambda: dataframe(bridge.session, plan).schema,
-            lambda: dataframe(bridge.session, spark_rows(plan)),
-            lambda: dataframe(bridge.session, spark_rows(plan, other_session(bridge))),
+            lambda: dataframe(bridge.session, run_in_plain_spark(plan)),
+            lambda: dataframe(bridge.session, run_in_plain_spark(plan, other_session(bridge))),
             partial(plan_nondeterminism_reason, plan),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from penstock.spark.run.fingerprint import FingerprintedRows
 from penstock.spark.run.plain_runs import in_user_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.shadow.plain import PlainQuery
@@ -24,13 +23,13 @@ log = logging.getLogger("penstock")
 
 @dataclass(slots=True)
 class WatchedOutput:
-    """An output of a job, the query for plain Spark, and the rows that its sink received.
+    """An output of a job, its query for plain Spark, and the rows that its sink received.
 
-    If it is `materialised`, the sink stores the rows, so that they can be read from there. `user_df` is the user's
-    DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query that Spark has
-    optimised already. `offered` is the DataFrame that was offered to the sink, None before that, and `counted` the same
-    with a fingerprint of the rows that the sink computes, None if they are read again instead. `problem` says why the
-    rows cannot be compared; empty if they can.
+    If the output is `materialised`, its rows can be computed again from the stored result of the last exchange.
+    `user_df` is the user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query
+    that Spark has optimized. `spark_runs_query` is set if the plan, or a fallback, lets Spark run the query. `sink_df`
+    is the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint the
+    rows that the sink computes; None if they are recomputed. `problem` says why rows cannot be compared; else empty.
     """
 
     bridge: Bridge
@@ -39,48 +38,48 @@ class WatchedOutput:
     location: str = ""
     materialised: bool = False
     user_df: DataFrame | None = None
-    runs_on_spark: bool = field(default=False, init=False)
-    offered: DataFrame | None = field(default=None, init=False)
-    counted: FingerprintedRows | None = field(default=None, init=False)
+    spark_runs_query: bool = field(default=False, init=False)
+    sink_df: DataFrame | None = field(default=None, init=False)
+    fingerprinted_rows: FingerprintedRows | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
 
     @property
-    def is_delegated(self) -> bool:
+    def is_run_by_spark(self) -> bool:
         """Whether Spark runs the whole query."""
-        return self.runs_on_spark or (self.user_df is not None and self.offered is self.user_df)
+        return self.spark_runs_query or (self.user_df is not None and self.sink_df is self.user_df)
 
     @property
-    def offered_rows(self) -> DataFrame:
-        """The rows that the sink was offered, computed again; only the last stage runs again."""
-        assert self.offered is not None
-        return in_user_session(self.bridge, self.offered)
+    def recomputed_rows(self) -> DataFrame:
+        """The rows that the sink received, to be computed again by the last stage only."""
+        assert self.sink_df is not None
+        return in_user_session(self.bridge, self.sink_df)
 
     def comparison(self, verdict: Verdict, reason: str, **values: Any) -> Comparison:
-        """Return a result about the output."""
+        """Return a comparison of this output with a verdict."""
         names = tuple(self.plain.schema().names)
         return Comparison(self.name, verdict, reason, names=names, location=self.location, **values)
 
-    def offer(self, df: DataFrame) -> DataFrame:
-        """Return the DataFrame for the sink, which fingerprints its rows if they cannot be read later."""
-        self.offered = df
-        if self.is_delegated or self.materialised:
+    def watch(self, df: DataFrame) -> DataFrame:
+        """Return the DataFrame for the sink, which fingerprints its rows if they cannot be computed again later."""
+        self.sink_df = df
+        if self.is_run_by_spark or self.materialised:
             return df
         try:
-            self.counted = FingerprintedRows(df, self.bridge)
+            self.fingerprinted_rows = FingerprintedRows(df, self.bridge)
         except Exception as error:
             log.warning("the rows of %s cannot be compared", self.name, exc_info=True)
             self.problem = str(error).split("\n", maxsplit=1)[0]
             return df
-        return self.counted.df
+        return self.fingerprinted_rows.df
 
 
 def _inner(name: str) -> Any:
-    """Return a property that is the attribute or the method of the inner sink or job."""
+    """Return a property that delegates to the attribute or method `name` of the inner sink or sink job."""
     return property(lambda shadowed: getattr(shadowed.inner, name))
 
 
 class ShadowedSink(Sink):
-    """A sink that delegates to another sink, and whose output fingerprints the rows."""
+    """A sink that delegates to another sink, and fingerprints the rows."""
 
     materialised, measures_tasks, restartable = _inner("materialised"), _inner("measures_tasks"), _inner("restartable")
     name, partition_columns, secrets = _inner("name"), _inner("partition_columns"), _inner("secrets")
@@ -110,7 +109,7 @@ class ShadowedSink(Sink):
 
 
 class ShadowedSinkJob(SinkJob):
-    """The writing of a job into a `ShadowedSink`; a sample, and the rows written first, are not fingerprinted."""
+    """The job of a `ShadowedSink`; it does not fingerprint samples (`sample_size`) and the rows of `write_first`."""
 
     check, restart, prepare, commit = _inner("check"), _inner("restart"), _inner("prepare"), _inner("commit")
     abort, refresh, secrets = _inner("abort"), _inner("refresh"), _inner("secrets")
@@ -124,4 +123,4 @@ class ShadowedSinkJob(SinkJob):
 
     def write(self, df: DataFrame) -> None:
         """Write the rows, and fingerprint them."""
-        self.inner.write(self._watched.offer(df))
+        self.inner.write(self._watched.watch(df))

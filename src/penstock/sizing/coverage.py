@@ -1,7 +1,8 @@
-"""Checks that the tasks of a vertex read all rows exactly once. Pure arithmetic."""
+"""Checks that tasks read all rows exactly once; `reader` names an input or a vertex in errors. Pure arithmetic."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,30 +10,29 @@ import numpy as np
 from penstock.errors import VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.sizing.packing import Range
     from penstock.sizing.skew_cut import Slice
 
 
 def check_ranges(reader: str, ranges: Sequence[Range], subpartitions: int) -> None:
-    """Raise `VerificationError` unless each subpartition is read by exactly one task."""
-    read = [span for span in ranges if span[0] < span[1]]
-    ends = [0, *(edge for span in read for edge in span), subpartitions]
-    if any(end != start for end, start in zip(ends[::2], ends[1::2], strict=True)):
-        raise VerificationError.not_read_once(reader, f"subpartitions 0 to {subpartitions} by {ranges}")
+    """Raise `VerificationError` unless ranges, in their order, cover each subpartition (or upstream task) once."""
+    non_empty = [span for span in ranges if span[0] < span[1]]
+    borders = [0, *(border for span in non_empty for border in span), subpartitions]
+    if any(end != start for end, start in zip(borders[::2], borders[1::2], strict=True)):
+        indices = f"the indices 0 to {subpartitions - 1}"
+        raise VerificationError.of(f"{reader} would not read {indices} by {ranges} exactly once")
 
 
 def check_rows(reader: str, written: int | None, read: int | None) -> None:
     """Raise `VerificationError` if the numbers of rows written and read differ; None means unknown."""
     if written is not None and read is not None and written != read:
-        raise VerificationError.wrong_row_count(reader, written, read)
+        raise VerificationError.of(f"{reader} must have {written} rows and has {read}")
 
 
-def check_splits(source: str, wrong: int) -> None:
-    """Raise `VerificationError` if `wrong`, the number of rows that are not in exactly one split, is positive."""
-    if wrong:
-        raise VerificationError.not_read_once(f"the splits of {source}", f"{wrong} of its rows")
+def check_splits(source: str, wrong_rows: int) -> None:
+    """Raise `VerificationError` if any row is not in exactly one split; `wrong_rows` is the number of such rows."""
+    if wrong_rows:
+        raise VerificationError.of(f"the splits of {source} would not read {wrong_rows} of its rows exactly once")
 
 
 def check_slices(
@@ -41,26 +41,28 @@ def check_slices(
     sizes: Mapping[str, Sequence[int]],
     mappers: Mapping[str, int],
 ) -> None:
-    """Raise `VerificationError` unless the tasks read each slice once, or each pair of slices of two inputs once.
+    """Raise `VerificationError` unless tasks read each row of an input once, or of two inputs each pair of rows.
 
-    `slices` are the slices that each task reads, by edge; all edges have the same number of tasks. `sizes` are the
-    bytes per subpartition by edge, equally many for all; empty subpartitions need not be read. `mappers` is the number
-    of upstream tasks of each edge.
+    A pair is two rows of the same subpartition. `slices` are the slices that each task reads, by edge; all edges have
+    the same number of tasks. `sizes` are the bytes per subpartition by edge; all edges have the same number of
+    subpartitions, and those without bytes need not be read. `mappers` is the number of upstream tasks by edge.
     """
     edges = list(slices)
-    if len(edges) > _PAIR or len({len(sizes[edge]) for edge in edges}) > 1:
-        raise VerificationError.not_read_once(reader, f"{len(edges)} inputs by slices")
+    if len(edges) > _MAX_INPUTS or len({len(sizes[edge]) for edge in edges}) > 1:
+        raise VerificationError.of(f"{reader} would not read {len(edges)} inputs by slices exactly once")
     counts: dict[int, np.ndarray] = {}
     for tasks in zip(*(slices[edge] for edge in edges), strict=True):
         read = [_cells(task, mappers[edge]) for edge, task in zip(edges, tasks, strict=True)]
-        _count(counts, read, [mappers[edge] for edge in edges])
+        _count_reads(counts, read, [mappers[edge] for edge in edges])
     for index, size in enumerate(sum(np.asarray(sizes[edge]) for edge in edges)):  # type: ignore[arg-type]
         if size and (index not in counts or not (counts[index] == 1).all()):
-            raise VerificationError.not_read_once(reader, f"subpartition {index} of {' and '.join(edges)}")
+            inputs = " and ".join(edges)
+            raise VerificationError.of(f"{reader} would not read subpartition {index} of {inputs} exactly once")
 
 
-_PAIR = 2
+_MAX_INPUTS = 2
 _Cells = dict[int, list[slice]]
+"""The ranges of upstream tasks whose rows a task reads, by subpartition."""
 
 
 def _cells(task: Sequence[Slice], mappers: int) -> _Cells:
@@ -72,13 +74,13 @@ def _cells(task: Sequence[Slice], mappers: int) -> _Cells:
     return cells
 
 
-def _count(counts: dict[int, np.ndarray], read: Sequence[_Cells], mappers: Sequence[int]) -> None:
-    """Count how often the rows of each upstream task are read per subpartition; with two inputs, each pair of tasks."""
+def _count_reads(counts: dict[int, np.ndarray], read: Sequence[_Cells], mappers: Sequence[int]) -> None:
+    """Count how often the rows of each upstream task (or pair of tasks, with two inputs) are read, by subpartition."""
     for index in set().union(*read):
         grid = counts.setdefault(index, np.zeros(mappers, dtype=np.int64))
-        first, *others = (cells.get(index, []) for cells in read)
-        for part in first:
-            if not others:
-                grid[part] += 1
-            for other in others[0] if others else ():
-                grid[part, other] += 1
+        first_input, *second_input = (cells.get(index, []) for cells in read)
+        for writers in first_input:
+            if not second_input:
+                grid[writers] += 1
+            for other_writers in second_input[0] if second_input else ():
+                grid[writers, other_writers] += 1

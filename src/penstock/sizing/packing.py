@@ -1,32 +1,26 @@
-"""Packing of a row of sizes into contiguous ranges, and the search for a limit with an allowed number of ranges.
+"""Packs a list of sizes into contiguous ranges, and searches a size limit that gives an allowed number of ranges.
 
 The rules follow Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Range = tuple[int, int]
 """Start and end of a range of indices; the end is exclusive."""
 
 
-class SizeRow:
-    """Sizes of consecutive units (subpartitions, or slices of them), with their prefix sums.
-
-    `sizes` has the bytes per unit, not negative. At least one unit.
-    """
+class SizeList:
+    """The bytes of at least one unit, in order; units are subpartitions, or slices of them. None is negative."""
 
     def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
         self.sizes = np.asarray(sizes, dtype=np.int64)
         if self.sizes.ndim != 1 or not len(self.sizes) or self.sizes.min() < 0:
-            raise ValueError("a row of at least one size is needed, none of them negative")
+            raise ValueError("at least one size is needed, and no size may be negative")
         self._ends = np.concatenate(([0], np.cumsum(self.sizes)))
         self.total = int(self._ends[-1])
 
@@ -38,9 +32,9 @@ class SizeRow:
         return int(self._ends[span[1]] - self._ends[span[0]])
 
     def _cuts(self, limit: int, stop: int) -> list[int]:
-        """Return the starts of the packed ranges and the end of the last; give up after `stop` ranges."""
+        """Return the starts of the ranges that `pack` returns, and the end of the last; stop after `stop` ranges."""
         ends, last = self._ends, len(self.sizes)
-        # The end of a range for every possible start, by a single vectorised search.
+        # The end of a range for every possible start, by a single vectorized search.
         reach = np.maximum(ends[:-1] + limit, ends[1:])
         following = (np.searchsorted(ends, reach, "right") - 1).tolist()
         cuts = [0]
@@ -60,7 +54,7 @@ class SizeRow:
         return list(pairwise(self._cuts(limit, len(self))))
 
     def count(self, limit: int, stop: int | None = None) -> int:
-        """Return how many ranges `pack` would return; counting stops once there are more than `stop`."""
+        """Return how many ranges `pack` would return; `stop` + 1 if there are more than `stop`."""
         stop = len(self) if stop is None else stop
         cuts = self._cuts(limit, stop)
         return len(cuts) - 1 if cuts[-1] == len(self) else stop + 1
@@ -80,9 +74,9 @@ class SizeRow:
     def smallest_limit(self, at_most: int, low: int, high: int) -> int:
         """Return the smallest limit in [low, high] that gives at most `at_most` ranges, -1 if `high` gives more.
 
-        The search gallops up from the even share, because the result is just above it unless single units are huge.
-        Each trial narrows the bounds: a success proves that the size of its largest range suffices, a failure proves
-        that every limit fails that lengthens none of its ranges.
+        The search starts just above the even share of the bytes, with growing steps, because the result is there unless
+        single units are huge. Each trial narrows the bounds. If it succeeds, the bytes of its largest range are enough
+        as a limit. If it fails, every limit fails that does not lengthen any of its ranges.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -90,23 +84,23 @@ class SizeRow:
         step = max(1, even >> 5)
         trial = even + step if low <= even + step < high else (low + high) // 2
         while low < high:
-            count, largest, lengthens = self._trial(trial, at_most, high)
+            count, largest, next_limit = self._trial(trial, at_most, high)
             if count <= at_most:
                 high = max(low, min(trial, largest))
                 trial = (low + high) // 2
             else:
-                low = max(trial + 1, lengthens)
+                low = max(trial + 1, next_limit)
                 step *= 2
                 trial = min(low + step, (low + high) // 2)
         return high
 
-    def _trial(self, limit: int, stop: int, longest: int) -> tuple[int, int, int]:
-        """Return the number of ranges, the bytes of the largest, and the smallest limit that would lengthen a range."""
+    def _trial(self, limit: int, stop: int, high: int) -> tuple[int, int, int]:
+        """Return `count`, the bytes of the largest range, and the least limit that lengthens a range (else `high`)."""
         cuts = self._cuts(limit, stop)
         ends = self._ends[cuts]
         largest = int((ends[1:] - ends[:-1]).max())
         if cuts[-1] == len(self):
-            return len(cuts) - 1, largest, longest
+            return len(cuts) - 1, largest, high
         lengthened = self._ends[np.array(cuts[1:]) + 1] - ends[:-1]
         return stop + 1, largest, int(lengthened.min())
 
@@ -117,40 +111,39 @@ def spread_by_count(units: int, ranges: int) -> list[Range]:
 
 
 def pack_within(
-    row: SizeRow, volume: int, lower: int, upper: int, lower_from: str = "", upper_from: str = ""
+    sizes: SizeList, volume: int, lower: int, upper: int, lower_from: str = "", upper_from: str = ""
 ) -> tuple[list[Range], str]:
     """Return contiguous ranges of about `volume` bytes, between `lower` and `upper` in number if possible.
 
-    With too few ranges, it takes the largest limit that gives at least `lower`, then the smallest limit that gives the
-    same number, which is the most even. With too many, it takes the smallest limit that gives at most `upper`. If no
-    limit gives an allowed number, it divides the units by count.
+    If a limit of `volume` bytes gives too few ranges, take the largest limit that gives at least `lower`, and then the
+    smallest that gives the same number, which is the most even. If it gives too many ranges, take the smallest limit
+    that gives at most `upper`. If no limit gives an allowed number of ranges, divide the units by count.
 
-    Also return the reason, a clause; empty if the volume alone decided. `lower_from` and `upper_from` are the origin of
-    each bound, for the reason.
+    Also return why the limit is not `volume`, as a clause with the origin of the bound (`lower_from`, `upper_from`).
     """
-    count = row.count(volume, upper)
+    count = sizes.count(volume, upper)
     if lower <= count <= upper:
-        return row.pack(volume), ""
+        return sizes.pack(volume), ""
     if count < lower:
-        low = min(volume, int(row.sizes.min()))
-        limit = row.largest_limit(lower, low, volume)
+        low = min(volume, int(sizes.sizes.min()))
+        limit = sizes.largest_limit(lower, low, volume)
         if limit >= 0:
-            limit = row.smallest_limit(row.count(limit), low, limit)
+            limit = sizes.smallest_limit(sizes.count(limit), low, limit)
         reason = f"raised to the minimum parallelism {lower} ({lower_from})"
     else:
-        limit = row.smallest_limit(upper, volume, max(row.total, volume))
+        limit = sizes.smallest_limit(upper, volume, max(sizes.total, volume))
         reason = f"limited by the maximum parallelism {upper} ({upper_from})"
     if limit >= 0:
-        ranges = row.pack(limit)
+        ranges = sizes.pack(limit)
         if lower <= len(ranges) <= upper:
             return ranges, reason
-    number = max(1, min(len(row), upper))
-    return spread_by_count(len(row), number), f"{reason}, with about as many partitions in each task"
+    number = max(1, min(len(sizes), upper))
+    return spread_by_count(len(sizes), number), f"{reason}, with about equally many partitions in each task"
 
 
-def pack_exactly(row: SizeRow, number: int) -> list[Range]:
-    """Return `number` contiguous ranges of about equal bytes; with fewer units, some are empty: ``(0, 0)``."""
-    ranges, _ = pack_within(row, max(row.total, 1), number, number)
+def pack_exactly(sizes: SizeList, number: int) -> list[Range]:
+    """Return `number` contiguous ranges of about equal bytes; with fewer units, some ranges are ``(0, 0)``."""
+    ranges, _ = pack_within(sizes, max(sizes.total, 1), number, number)
     if len(ranges) != number:
-        ranges = spread_by_count(len(row), number)
+        ranges = spread_by_count(len(sizes), number)
     return [span if span[0] < span[1] else (0, 0) for span in ranges]

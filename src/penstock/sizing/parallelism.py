@@ -1,37 +1,34 @@
 """The number of tasks of a vertex, and the subpartitions that each task reads. Pure arithmetic.
 
 The rules follow Flink's adaptive batch scheduler (`DefaultVertexParallelismAndInputInfosDecider`) for hash exchanges.
-Other modules divide the other inputs: skewed subpartitions (`skew_cut`), rescale exchanges (`rescaling`) and files of a
+Other modules divide the other inputs: skewed subpartitions and rescale exchanges (`skew_cut`), and rows for files of a
 target size (`file_sizes`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.base.units import show_bytes, show_count
 from penstock.config.options import MIN_PARALLELISM
-from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from penstock.sizing.packing import Range, SizeList, pack_exactly, pack_within
 
 MIB = 1 << 20
 _MIN_TASK_BYTES = 64 << 10
-"""A task that reads less is not worth a Python worker."""
+"""The minimum bytes that a task reads for its Python functions; fewer do not pay for a Python worker."""
 _MIN_TASK_SECONDS = 0.5
-"""A task with less Python time is not worth a worker, as starting a worker takes about as long."""
+"""The minimum Python time of a task; starting a worker takes about as long."""
 _MAX_TASK_SECONDS = 10.0
-"""Longer tasks are divided even if all cores are busy, so that the job does not wait for a last long task."""
+"""The maximum Python time of a task, even with more tasks than cores: the job waits for the last task."""
 
 
 @dataclass(frozen=True, slots=True)
-class CpuNeed:
-    """The number of tasks that Python functions of a step need, and the reason: a clause, before bounds apply."""
+class PythonTasks:
+    """The number of tasks that the Python functions of a step need, before bounds apply, and the reason as a clause."""
 
     tasks: int
     reason: str
@@ -47,7 +44,7 @@ class PythonRun:
 
 
 def seconds_per_mib(runs: Iterable[PythonRun], cores: int) -> float | None:
-    """Return the core seconds per MiB of finished steps, None if nothing was measured."""
+    """Return the core seconds per MiB of input of finished steps, or None if nothing was measured."""
     measured = [run for run in runs if run.bytes_in > 0]
     if not measured:
         return None
@@ -55,34 +52,35 @@ def seconds_per_mib(runs: Iterable[PythonRun], cores: int) -> float | None:
     return seconds * MIB / sum(run.bytes_in for run in measured)
 
 
-def tasks_for_python(bytes_in: int, pace: float | None, cores: int) -> CpuNeed:
+def tasks_for_python(bytes_in: int, pace: float | None, cores: int) -> PythonTasks:
     """Return the number of tasks that the Python functions of a step need for its input.
 
-    `pace` is in core seconds per MiB, None if unknown: then all cores are used.
+    `pace` is in core seconds per MiB, None if unknown: then each 64 KiB of input gets a task, up to all cores.
     """
     if pace is None:
         tasks = max(1, min(cores, math.ceil(bytes_in / _MIN_TASK_BYTES)))
-        return CpuNeed(tasks, f"it runs Python functions, and there are {show_count(cores, 'core')}")
+        return PythonTasks(tasks, f"it runs Python functions, and there are {show_count(cores, 'core')}")
     seconds = pace * bytes_in / MIB
     tasks = max(1, min(cores, int(seconds / _MIN_TASK_SECONDS)), math.ceil(seconds / _MAX_TASK_SECONDS))
-    return CpuNeed(
+    return PythonTasks(
         tasks,
         f"its Python functions took {pace:.2g} s per MiB in this job, so they will take {seconds:.2g} s of a core",
     )
 
 
 FALLBACK_MAX_PARALLELISM = 128
-PENSTOCKS_DEFAULT = "Penstock's default"
+"""The maximum parallelism if no option sets it; larger with more than 32 cores, see `global_maximum`."""
+PENSTOCK_DEFAULT = "Penstock's default"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The global bounds of parallelism and the bytes per task; `maximum_from` says what sets the maximum."""
+    """The bounds of parallelism, and the bytes that a task should read; `maximum_from` is the origin of the maximum."""
 
     minimum: int
     maximum: int
     volume_per_task: int
-    maximum_from: str = PENSTOCKS_DEFAULT
+    maximum_from: str = PENSTOCK_DEFAULT
 
     def __post_init__(self) -> None:
         if self.minimum < 1 or self.maximum < self.minimum:
@@ -93,9 +91,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class VertexDecision:
-    """The parallelism of a vertex.
+    """The parallelism of a vertex, and its reason.
 
-    `ranges` has the range of subpartitions that each task reads of every input.
+    `ranges` has, for each task, the range of subpartitions that it reads of every input.
     """
 
     reason: str
@@ -108,59 +106,57 @@ class VertexDecision:
 
 
 def global_maximum(max_parallelism: int | None, parallelism_default: int | None, cores: int) -> int:
-    """Return the bound of all decisions: the option, else the default parallelism, else 128 or four times the cores."""
+    """Return `max_parallelism`, else `parallelism_default`, else 128 or four times the cores, whichever is larger."""
     return max_parallelism or parallelism_default or max(FALLBACK_MAX_PARALLELISM, 4 * cores)
 
 
 def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
-    """Return the bounds of a vertex; its own maximum wins over a larger global minimum."""
+    """Return the bounds of a vertex; a maximum below the global maximum applies, and lowers a larger minimum."""
     if maximum is None or maximum >= bounds.maximum:
         return bounds
-    return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this step")
+    return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the maximum of this step")
 
 
 def decide_vertex(
-    inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None, python: CpuNeed | None = None
+    inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None, python: PythonTasks | None = None
 ) -> VertexDecision:
     """Decide the parallelism of a vertex whose inputs share the same ranges, and what each task reads.
 
-    `inputs` are the bytes per subpartition of each input. At least one input; all have the same number of
-    subpartitions. `parallelism` is the number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
-    `python` is the tasks that its Python functions need, None without such functions. They can only raise the number of
-    tasks.
+    `inputs` are the bytes per subpartition of each input: at least one input, all with the same number of
+    subpartitions. `parallelism` is the number of tasks if set. With fewer subpartitions than it or the minimum, some
+    tasks read nothing. `python` has the tasks that Python functions need (None without), which only raise the number.
     """
-    widths = {len(sizes) for sizes in inputs}
-    if len(widths) != 1:
-        raise ValueError(f"inputs of one vertex have different numbers of subpartitions: {sorted(widths)}")
+    counts = {len(sizes) for sizes in inputs}
+    if len(counts) != 1:
+        raise ValueError(f"inputs of one vertex have different numbers of subpartitions: {sorted(counts)}")
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
-    row = SizeRow(np.sum(inputs, axis=0))
-    ranges, limited = pack_within(row, bounds.volume_per_task, low, high, MIN_PARALLELISM.key, bounds.maximum_from)
+    sizes = SizeList(np.sum(inputs, axis=0))
+    volume, maximum_from = bounds.volume_per_task, bounds.maximum_from
+    ranges, bound_reason = pack_within(sizes, volume, low, high, MIN_PARALLELISM.key, maximum_from)
     if not low <= len(ranges) <= high:
-        ranges = pack_exactly(row, low)
-    reason = (
-        f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{limited and f', {limited}'}"
-    )
+        ranges = pack_exactly(sizes, low)
+    total = show_bytes(sizes.total)
+    reason = f"{total} of input, {show_bytes(volume)} per task{bound_reason and f', {bound_reason}'}"
     if parallelism is None and python is not None and len(ranges) < min(python.tasks, high):
-        more, _ = pack_within(row, bounds.volume_per_task, min(python.tasks, high), high)
-        if len(more) > len(ranges):
-            limit = f", at most {high} ({bounds.maximum_from})" if python.tasks > high else ""
-            return VertexDecision(f"{show_bytes(row.total)} of input: {python.reason}{limit}", more)
+        more_ranges, _ = pack_within(sizes, volume, min(python.tasks, high), high)
+        if len(more_ranges) > len(ranges):
+            limit = f", at most {high} ({maximum_from})" if python.tasks > high else ""
+            return VertexDecision(f"{total} of input: {python.reason}{limit}", more_ranges)
     return VertexDecision(reason if parallelism is None else f"parallelism is set to {parallelism}", ranges)
 
 
 def subpartition_count(input_bytes: int, volume: int, upper: int) -> int:
     """Return how many subpartitions a vertex should write, from the estimated input bytes of its consumer.
 
-    There are four per expected task, so that they can be packed evenly.
+    There are four per expected task of the consumer, so that tasks can read about equal sizes; at most `upper`.
     """
     return max(1, min(max(math.ceil(4 * max(input_bytes, 0) / volume), 4), upper))
 
 
-_PER_CONSUMER = 64
-"""Chunks per consumer. At the end, all consumers wait for the last chunk, so smaller chunks shorten the wait for a slow
-consumer."""
-_TOTAL = 2000
-"""Upper limit of all chunks. A writing task has a block per chunk, and beyond this Spark tracks only average sizes."""
+_CHUNKS_PER_CONSUMER = 64
+"""Chunks per consumer; many small chunks shorten the wait for the last chunk if a consumer is slow."""
+_MAX_CHUNKS = 2000
+"""The maximum for up to 500 consumers; a task writes a block per chunk, and Spark averages the sizes of more blocks."""
 
 
 def chunk_count(consumers: int) -> int:
@@ -169,4 +165,4 @@ def chunk_count(consumers: int) -> int:
     >>> chunk_count(4), chunk_count(1000)
     (256, 4000)
     """
-    return max(min(_PER_CONSUMER * consumers, _TOTAL), 4 * consumers)
+    return max(min(_CHUNKS_PER_CONSUMER * consumers, _MAX_CHUNKS), 4 * consumers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 BYTES_PER_CORE_SECOND = 100_000_000
 """Bytes of Parquet files that DuckDB processes per core and second (TPC-H at scale 10: 60 to 500 million)."""
 OVERHEAD_SECONDS = 1.0
-"""Minimum seconds of a query whose steps are planned and started separately and exchange rows (TPC-H)."""
+"""Minimum seconds of a query that runs in several steps, which are planned and started separately (TPC-H)."""
 
 MIN_EXCHANGES = 2.0
-"""Exchanges from which on DuckDB computes a small query faster than Spark.
+"""The minimum number of exchanges of a small query for which DuckDB is chosen instead of Spark.
 
 TPC-DS at scale 0.1 on two cores: 83 queries have at least 2 exchanges, and 10 of them become slower (geometric mean of
 all speedups 1.84). With a limit of 3: 50 queries, 8 slower (1.56); without a limit: 97 queries, 16 slower (1.79).
@@ -18,8 +18,8 @@ all speedups 1.84). With a limit of 3: 50 queries, 8 slower (1.56); without a li
 def largest_single_task_input(executor_cores: int, cores: int) -> int | None:
     """Return the largest input, in bytes, for which a query should run as a single task; None if there is no bound.
 
-    That task uses the cores of a single executor. At the bound, the time this costs equals `OVERHEAD_SECONDS`. There
-    is no bound if one executor has all cores.
+    That task uses the cores of a single executor. At the bound, the time lost by using fewer cores equals
+    `OVERHEAD_SECONDS`. There is no bound if one executor has all cores.
 
     >>> largest_single_task_input(2, 2)
     >>> largest_single_task_input(4, 8)

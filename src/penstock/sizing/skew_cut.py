@@ -1,11 +1,12 @@
-"""Division of inputs with skewed subpartitions, and of rescaled inputs, among tasks. Pure arithmetic.
+"""Divides inputs with skewed subpartitions, and inputs of a rescale, among tasks. Pure arithmetic.
 
-A task reads a range of whole subpartitions, or a slice of one: the rows of some upstream tasks. If the number of tasks
-is limited, slices are merged again, and the least skewed subpartitions are not split.
+A task reads a `Slice` of each input. A skewed subpartition is divided into slices by upstream task. If the number of
+tasks is limited, slices of a subpartition are merged again, and the least skewed subpartitions are not split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappush, heapreplace
 from itertools import pairwise, product
@@ -13,21 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.sizing.packing import Range, SizeRow, spread_by_count
+from penstock.sizing.packing import Range, SizeList, spread_by_count
 from penstock.sizing.pointwise import readers_of, writers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from penstock.sizing.parallelism import Bounds
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The part of an input that a task reads: a range of subpartitions, of all or some upstream tasks.
+    """The part of an input that a task reads: the rows of some subpartitions that some upstream tasks wrote.
 
-    `subpartitions` is the range. If `mappers` is set, it is a single subpartition or all of them. `mappers` is the
-    range of upstream tasks, or None for all.
+    `subpartitions` is the range of subpartitions. `mappers` is the range of upstream tasks, or None for all.
     """
 
     subpartitions: Range
@@ -52,136 +50,140 @@ def cut_skewed(
     of an input is joined with every slice of the others, each combination in its own task if the bounds allow.
 
     `sizes` are the bytes per subpartition of each input, shape (subpartitions,). `slices` has, for each input, the
-    ranges of upstream tasks that divide its skewed subpartitions. `parallelism` is the exact number of tasks, if it is
-    set; some tasks read nothing if there is too little to divide.
+    ranges of upstream tasks that divide a skewed subpartition, by its index. `parallelism` is the exact number of tasks
+    if it is set. If there is too little to divide for it or the minimum, some tasks read nothing.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
-    tasks = _combined(sizes, slices, bounds.volume_per_task)
+    tasks = _unlimited_tasks(sizes, slices, bounds.volume_per_task)
     if low <= len(tasks) <= high:
         return tasks
-    most, least_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
-    row = SizeRow(np.sum(sizes, axis=0))
-    apart = _apart(row, _split_inputs(slices), most)
-    candidates = [_stretches(row, dict(apart[: len(apart) >> halved])) for halved in range(len(apart).bit_length() + 1)]
-    divided = [_divided(_packed(stretches, most, least_limit), most) for stretches in candidates]
+    # `min_limit` is the least limit of bytes for packing runs; then the largest are halved again up to `max_tasks`.
+    max_tasks, min_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
+    totals = SizeList(np.sum(sizes, axis=0))
+    split = _split_subpartitions(totals, _split_inputs(slices), max_tasks)
+    # Try to split all of these, the larger half, the largest quarter, and so on, down to none.
+    counts = [len(split) >> halvings for halvings in range(len(split).bit_length() + 1)]
+    candidates = [_runs(totals, dict(split[:count])) for count in counts]
+    divided = [_divide(_pack(runs, max_tasks, min_limit), max_tasks) for runs in candidates]
     runs = min(divided, key=lambda runs: max(run.bytes for run in runs))
     return [run.slices(len(sizes)) for run in runs] + [(_EMPTY,) * len(sizes)] * (low - len(runs))
 
 
-def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequence[Range]]], volume: int) -> Cuts:
-    """Return the tasks without a limit on their number."""
+def _unlimited_tasks(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequence[Range]]], volume: int) -> Cuts:
+    """Return what each task reads if the number of tasks is unlimited."""
     total = np.sum(sizes, axis=0)
     tasks: Cuts = []
     start = 0
     for index in [*sorted(set().union(*slices)), len(total)]:
         if index > start:
-            packed = SizeRow(total[start:index]).pack(volume)
+            packed = SizeList(total[start:index]).pack(volume)
             tasks += [tuple(Slice((start + low, start + high)) for _ in sizes) for low, high in packed]
         if index < len(total):
-            parts = [[Slice((index, index + 1), part) for part in own.get(index, [None])] for own in slices]
-            tasks += product(*parts)
+            input_slices = [[Slice((index, index + 1), part) for part in parts.get(index, [None])] for parts in slices]
+            tasks += product(*input_slices)
         start = index + 1
     return tasks
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Neighbours that one task can read together: whole subpartitions, or slices of a single subpartition.
+class _Run:
+    """Consecutive units that one task can read together: whole subpartitions, or slices of a single subpartition.
 
-    `row` are the bytes of each neighbour. `span` is the range of neighbours. `parts` are the ranges of upstream tasks
-    if the neighbours are slices, of the input with index `split`.
+    `sizes` has the bytes of units, from the subpartition `first` on; `span` is the range of them in this run. Slices
+    divide the input with the index `split_input`, and `parts` has their upstream tasks; else `parts` is empty.
     """
 
-    row: SizeRow
+    sizes: SizeList
     first: int
     span: Range
     parts: tuple[Range, ...] = ()
-    split: int = 0
+    split_input: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.row.bytes_in(self.span)
+        return self.sizes.bytes_in(self.span)
 
-    def halves(self) -> tuple[_Stretch, _Stretch]:
-        """Return two runs with about the same number of bytes."""
+    def halves(self) -> tuple[_Run, _Run]:
+        """Return the two runs of about the same size that this run consists of."""
         start, end = self.span
-        middles = range(start + 1, end)
-        middle = min(middles, key=lambda at: max(self.row.bytes_in((start, at)), self.row.bytes_in((at, end))))
+        middles, bytes_in = range(start + 1, end), self.sizes.bytes_in
+        middle = min(middles, key=lambda middle: max(bytes_in((start, middle)), bytes_in((middle, end))))
         return replace(self, span=(start, middle)), replace(self, span=(middle, end))
 
     def slices(self, inputs: int) -> tuple[Slice, ...]:
-        """Return what a task with this run reads of each input."""
+        """Return the slice of each input that a task with this run reads."""
         start, end = self.span
         if not self.parts:
             return (Slice((self.first + start, self.first + end)),) * inputs
         whole = Slice((self.first, self.first + 1))
         part = replace(whole, mappers=(self.parts[start][0], self.parts[end - 1][1]))
         is_whole = end - start == len(self.parts)
-        return tuple(part if index == self.split and not is_whole else whole for index in range(inputs))
+        return tuple(part if index == self.split_input and not is_whole else whole for index in range(inputs))
 
 
 _Parts = tuple[int, "Sequence[Range]"]
-"""The index of an input, and the ranges of upstream tasks that divide a subpartition of it."""
+"""The index of an input, and the ranges of upstream tasks into which a subpartition of it is split."""
 
 
 def _split_inputs(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, _Parts]:
-    """Return the input with the most slices of each skewed subpartition, and these slices.
+    """Return, by skewed subpartition, the input with the most slices of it, and these slices.
 
-    Only slices of the same input can share a task. If slices of two inputs did, the task would also join pairs of
-    another task.
+    A task may read several slices of one input only. With several of both, it would join pairs of other tasks again.
     """
-    most: dict[int, _Parts] = {}
-    for number, own in enumerate(slices):
-        for index, parts in own.items():
-            if index not in most or len(parts) > len(most[index][1]):
-                most[index] = number, parts
-    return most
+    split_inputs: dict[int, _Parts] = {}
+    for input_index, parts_of in enumerate(slices):
+        for index, parts in parts_of.items():
+            if index not in split_inputs or len(parts) > len(split_inputs[index][1]):
+                split_inputs[index] = input_index, parts
+    return split_inputs
 
 
-def _apart(row: SizeRow, skewed: Mapping[int, _Parts], most: int) -> list[tuple[int, _Parts]]:
-    """Return the skewed subpartitions that get their own tasks if there are at most `most` tasks, largest first."""
-    apart: list[int] = []
-    for index in sorted(skewed, key=lambda index: -int(row.sizes[index])):
-        if len(_gaps([*apart, index], len(row))) + len(apart) + 1 <= most:
-            apart.append(index)
-    return [(index, skewed[index]) for index in apart]
+def _split_subpartitions(totals: SizeList, skewed: Mapping[int, _Parts], max_tasks: int) -> list[tuple[int, _Parts]]:
+    """Return skewed subpartitions with slices, largest first; they and the gaps between need at most `max_tasks`."""
+    split: list[int] = []
+    for index in sorted(skewed, key=lambda index: -int(totals.sizes[index])):
+        if len(_gaps([*split, index], len(totals))) + len(split) + 1 <= max_tasks:
+            split.append(index)
+    return [(index, skewed[index]) for index in split]
 
 
-def _stretches(row: SizeRow, apart: Mapping[int, _Parts]) -> list[_Stretch]:
-    gaps = _gaps(apart, len(row))
-    stretches = [_Stretch(SizeRow(row.sizes[start:end]), start, (0, end - start)) for start, end in gaps]
-    for index, (split, parts) in apart.items():
-        each = -(-int(row.sizes[index]) // len(parts))  # slices have about the same size
-        stretches.append(_Stretch(SizeRow([each] * len(parts)), index, (0, len(parts)), tuple(parts), split))
-    return sorted(stretches, key=lambda stretch: stretch.first)
+def _runs(totals: SizeList, split: Mapping[int, _Parts]) -> list[_Run]:
+    """Return a run for the slices of each split subpartition, and for each range of subpartitions between these."""
+    gaps = _gaps(split, len(totals))
+    runs = [_Run(SizeList(totals.sizes[start:end]), start, (0, end - start)) for start, end in gaps]
+    for index, (split_input, parts) in split.items():
+        slice_bytes = -(-int(totals.sizes[index]) // len(parts))  # slices have about the same size
+        runs.append(_Run(SizeList([slice_bytes] * len(parts)), index, (0, len(parts)), tuple(parts), split_input))
+    return sorted(runs, key=lambda run: run.first)
 
 
-def _gaps(apart: Iterable[int], width: int) -> list[Range]:
-    """Return the non-empty ranges of subpartitions between those in `apart`."""
-    return [(low + 1, high) for low, high in pairwise([-1, *sorted(apart), width]) if low + 1 < high]
+def _gaps(split: Iterable[int], subpartitions: int) -> list[Range]:
+    """Return the non-empty ranges of subpartitions between those in `split`."""
+    return [(low + 1, high) for low, high in pairwise([-1, *sorted(split), subpartitions]) if low + 1 < high]
 
 
-def _packed(stretches: Sequence[_Stretch], most: int, low: int) -> list[_Stretch]:
-    """Return at most `most` runs under the smallest limit that allows it, which is at least `low` bytes."""
-    high = max(low, *(stretch.row.total for stretch in stretches))
+def _pack(runs: Sequence[_Run], max_tasks: int, low: int) -> list[_Run]:
+    """Divide runs into at most `max_tasks` runs by the smallest limit of bytes that allows it, at least `low`."""
+    high = max(low, *(run.sizes.total for run in runs))
     while low < high:
         middle = (low + high) // 2
-        if sum(stretch.row.count(middle, most) for stretch in stretches) <= most:
+        if sum(run.sizes.count(middle, max_tasks) for run in runs) <= max_tasks:
             high = middle
         else:
             low = middle + 1
-    return [replace(stretch, span=span) for stretch in stretches for span in stretch.row.pack(low)]
+    return [replace(run, span=span) for run in runs for span in run.sizes.pack(low)]
 
 
-def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
-    """Halve the largest runs until there are `at_least`, or none can be halved."""
+def _divide(runs: list[_Run], tasks: int) -> list[_Run]:
+    """Halve the largest run until there is a run for each of `tasks` tasks, or none can be halved."""
 
-    def rank(run: _Stretch) -> tuple[int, int, int]:
+    def rank(run: _Run) -> tuple[int, int, int]:
+        """Return a sort key: the largest run comes first, and runs of a single unit, which cannot be halved, last."""
         return (-run.bytes if run.span[1] - run.span[0] > 1 else 1, run.first, run.span[0])
 
     heap = [(rank(run), run) for run in runs]
     heapify(heap)
-    while len(heap) < at_least and heap[0][0][0] <= 0:
+    while len(heap) < tasks and heap[0][0][0] <= 0:
         left, right = heap[0][1].halves()
         heapreplace(heap, (rank(left), left))
         heappush(heap, (rank(right), right))
@@ -189,9 +191,9 @@ def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
 
 
 def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice, ...]]:
-    """Return the slices that each reader of a rescale reads of the subpartitions that each writer wrote.
+    """Return the slices of an input that each of `readers` downstream tasks of a rescale reads.
 
-    `pointwise` says which tasks are connected. The readers of a writer share its subpartitions, in order.
+    The module `pointwise` says which tasks are connected. Several readers of a writer divide its subpartitions.
     """
     if readers <= writers:
         sources = (writers_of(reader, writers, readers) for reader in range(readers))

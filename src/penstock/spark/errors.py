@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from penstock.base.location import SourceLine
+from penstock.base.location import UserLine
 from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _HINTS = {
     "PATH_NOT_FOUND": "check the path; Spark sees it from the driver and from every executor",
@@ -20,19 +17,19 @@ _HINTS = {
     "PARSE_SYNTAX_ERROR": "the statement is not Spark SQL",
 }
 
-_NO_MEMORY = ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY", "spark.driver.maxResultSize")
+_OUT_OF_MEMORY = ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY", "spark.driver.maxResultSize")
 _TRACEBACK = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "(.*?)", line (\d+)')
-_PYSPARK = re.compile(r"(pyspark\.zip|(site|dist)-packages|python)/pyspark/")
-_FULL = ("No space left on device", "Disk quota exceeded", "There is not enough space on the disk")
-_LOCAL_DIR = re.compile(
+_FRAME_LINE = re.compile(r'  File "(.*?)", line (\d+)')
+_PYSPARK_FILE = re.compile(r"(pyspark\.zip|(site|dist)-packages|python)/pyspark/")
+_FULL_DISK = ("No space left on device", "Disk quota exceeded", "There is not enough space on the disk")
+_LOCAL_DIR_CALLS = re.compile(  # in the stack trace of an error
     r"spark\.shuffle\.|spark\.storage\.|UnsafeSorterSpill|spill\(\)|blockmgr-|util\.collection\.\w*Spill|DiskBlockManager"
 )
 
 
 @contextmanager
-def translate_errors(what: str = "the query could not be planned") -> Iterator[None]:
-    """Raise PySpark's errors in the block as `PenstockError` with the message `what`, a cause and a hint."""
+def translate_errors(message: str = "the query could not be planned") -> Iterator[None]:
+    """Raise PySpark's errors in the block as `PenstockError` with a message; the cause is Spark's own message."""
     from pyspark.errors import PySparkException
 
     try:
@@ -41,66 +38,66 @@ def translate_errors(what: str = "the query could not be planned") -> Iterator[N
         condition = error.getCondition() or type(error).__name__
         text = str(error).split("\n\nJVM stacktrace")[0].split(";\n'")[0].strip()
         hint = next((hint for name, hint in _HINTS.items() if name in condition), None)
-        raise PenstockError(what, cause=text, hint=hint) from error
+        raise PenstockError(message, cause=text, hint=hint) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a broadcast failed because its table was too large for Spark's limits or for the available memory."""
     text = str(error)
-    return any(sign in text for sign in _NO_MEMORY)
+    return any(sign in text for sign in _OUT_OF_MEMORY)
 
 
 def is_failed_last_stage(error: BaseException) -> bool:
-    """Whether Spark could not retry the last stage of a query: a barrier stage, or after the loss of its input."""
+    """Whether Spark cannot retry the failed last stage of a query: a barrier stage, or a stage whose input was lost."""
     return any(sign in str(error) for sign in ("failed barrier ResultStage", "cannot rollback the ResultStage"))
 
 
 def user_traceback(text: str) -> str:
     """Return the Python traceback in an error's text without the frames of PySpark and Penstock.
 
-    A traceback without other frames keeps the last of them.
+    If a traceback has only frames of these packages, its last frame remains.
     """
     text = text[text.index(_TRACEBACK) :].split("\n\tat ", maxsplit=1)[0].rstrip()
     lines: list[str] = []
-    dropped: list[str] = []
+    dropped_frame: list[str] = []
     is_shown = True
-    has_frame = False
+    has_shown_frame = False
     for line in text.splitlines():
-        frame = _FRAME.match(line)
+        frame = _FRAME_LINE.match(line)
         if frame is not None:
-            is_shown = not (_PYSPARK.search(frame[1]) or SourceLine(frame[1], int(frame[2])).is_own)
-            has_frame = has_frame or is_shown
-            dropped = []
+            is_shown = not (_PYSPARK_FILE.search(frame[1]) or UserLine(frame[1], int(frame[2])).is_in_penstock)
+            has_shown_frame = has_shown_frame or is_shown
+            dropped_frame = []
         elif line.startswith(_TRACEBACK):
-            is_shown, has_frame = True, False
-        elif not line.startswith("  ") and not is_shown:
-            lines += [] if has_frame else dropped
+            is_shown, has_shown_frame = True, False
+        elif not line.startswith("  ") and not is_shown:  # the error below the frames of a traceback
+            lines += [] if has_shown_frame else dropped_frame
             is_shown = True
-        (lines if is_shown else dropped).append(line)
+        (lines if is_shown else dropped_frame).append(line)
     return "\n".join(lines)
 
 
-_AWAITED = "Exception thrown in awaitResult"
+_WRAPPER_MESSAGE = "Exception thrown in awaitResult"
 _CAUSES = re.compile(r"^Caused by: (.+(?:\n(?!\s+at |\s+\.\.\. |Caused by: ).+)*)", re.MULTILINE)
-_WITH_CONDITION = re.compile(r"[\w.$]+: \[[A-Z0-9_]+(?:\.[A-Z0-9_]+)*\]")
+_HAS_CONDITION = re.compile(r"[\w.$]+: \[[A-Z0-9_]+(?:\.[A-Z0-9_]+)*\]")
 
 
 def without_stack(text: str) -> str:
-    """Return the message of a Java exception's text without its stack.
+    """Return the message of a Java exception from its text, without the stack trace.
 
     Spark runs subqueries and broadcasts in other threads, and wraps their exceptions. A wrapper is replaced by the
     first cause with an error condition, or by the last cause.
     """
     message = text.split("\n\tat ", maxsplit=1)[0].strip()
-    causes: list[str] = [cause.strip() for cause in _CAUSES.findall(text)] if _AWAITED in message else []
-    return next((cause for cause in causes if _WITH_CONDITION.match(cause)), [message, *causes][-1])
+    causes: list[str] = [cause.strip() for cause in _CAUSES.findall(text)] if _WRAPPER_MESSAGE in message else []
+    return next((cause for cause in causes if _HAS_CONDITION.match(cause)), [message, *causes][-1])
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether a disk was full."""
-    return any(sign in str(error) for sign in _FULL)
+    """Whether an error reports a full disk."""
+    return any(sign in str(error) for sign in _FULL_DISK)
 
 
 def is_full_local_dir(error: BaseException) -> bool:
-    """Whether a disk for shuffled or spilled rows was full."""
-    return is_full_disk(error) and _LOCAL_DIR.search(str(error)) is not None
+    """Whether an error reports that the disk of ``spark.local.dir``, for shuffled and spilled rows, is full."""
+    return is_full_disk(error) and _LOCAL_DIR_CALLS.search(str(error)) is not None

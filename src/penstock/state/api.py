@@ -1,4 +1,4 @@
-"""Public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state."""
+"""Public functions: inspect a checkpoint; plan, run or abort a rescale; prune old state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.state.journal import Journal, Phase, check_not_rewound, remove_rew
 from penstock.state.key_groups import check_max_parallelism
 from penstock.state.live_rescale import request_rescale
 from penstock.state.preflight import RescalePlan, plan_rescale
-from penstock.state.query_start import complete_sink_log
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, try_discard, undo
+from penstock.state.query_start import add_rescales_to_sink_log
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, publish, rescale_ended, try_discard_staging, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None = None) -> Inspection:
     """Return a description of a streaming query's state. Writes nothing.
+
+    >>> state = inspect(checkpoint, count=True)
+    >>> state.max_parallelism, sum(store.total_rows for store in state.stores)
+    (4, 10)
 
     Parameters
     ----------
@@ -47,13 +51,17 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
 def plan(
     checkpoint: str, max_parallelism: int, *, spark: SparkSession | None = None, method: RewriteMethod | None = None
 ) -> RescalePlan:
-    """Return what `rescale` would do; raise `StateError` with every reason if it cannot. Writes nothing."""
+    """Return the plan of a rescale; raise `StateError` with the reasons if it is impossible. Writes nothing.
+
+    >>> plan(checkpoint, 8).assignment.change.value
+    'split'
+    """
     check_path(checkpoint, "plan")
     check_max_parallelism(max_parallelism)
     bridge = bridge_of(spark)
-    opened = Checkpoint(bridge, checkpoint)
-    _check_no_open_rescale(opened)
-    return plan_rescale(bridge, opened, max_parallelism, method)
+    opened_checkpoint = Checkpoint(bridge, checkpoint)
+    _check_not_partly_published(opened_checkpoint)
+    return plan_rescale(bridge, opened_checkpoint, max_parallelism, method)
 
 
 def rescale(
@@ -67,8 +75,12 @@ def rescale(
 ) -> RescaleReport | None:
     """Change the number of key groups (the max parallelism) of a stopped streaming query.
 
-    The rescale becomes a batch that reads no data. If an earlier rescale to the same number was interrupted while it
-    published its files, this call finishes it.
+    The rescale adds a batch that reads no data to the query's logs. If an earlier rescale to the same number was
+    interrupted while it published its files, this call finishes the earlier rescale.
+
+    >>> report = rescale(checkpoint, 8)
+    >>> report.old, report.new, [store.rows for store in report.stores]
+    (4, 8, [10])
 
     Parameters
     ----------
@@ -79,10 +91,10 @@ def rescale(
     spark
         A session; if None, the active or an embedded session.
     method
-        How to rewrite every store. If None, it is chosen for each store.
+        The rewrite method of every store. If None, it is chosen for each store.
     file_sink
         The folder that the query writes to, if its sink is a file format of Spark. Spark's log in that folder
-        needs an entry for every batch, including the rescale. `start_query` adds it by itself.
+        needs an entry for every batch, including that of the rescale. `start_query` adds it automatically.
     on_progress
         Called with the number of finished steps, the number of all steps, and the next step.
 
@@ -94,21 +106,22 @@ def rescale(
     Raises
     ------
     StateError
-        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. The query must be
-        stopped, and its state must be in one of Spark's built-in stores; before Spark 4.2 without column families.
+        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged, unless the message says
+        otherwise. The query must be stopped, and its state must be in one of Spark's built-in stores. Before Spark 4.2,
+        the stores must not have column families.
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)
     bridge = bridge_of(spark)
-    if file_sink is not None:  # an earlier rescale may have been killed before it updated the log
-        complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
-    report = _rescale(bridge, checkpoint, max_parallelism, method, on_progress or (lambda *_: None))
+    if file_sink is not None:  # an earlier rescale that was killed may not have updated Spark's log
+        add_rescales_to_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
+    report = _rescale_checkpoint(bridge, checkpoint, max_parallelism, method, on_progress or (lambda *_: None))
     if file_sink is not None:
-        complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
+        add_rescales_to_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
     return report
 
 
-def _rescale(
+def _rescale_checkpoint(
     bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
 ) -> RescaleReport | None:
     checkpoint = Checkpoint(bridge, location)
@@ -117,9 +130,9 @@ def _rescale(
         if journal is not None and journal.phase is Phase.PUBLISHING and journal.new == max_parallelism:
             publish(checkpoint, journal)
             return None
-        if journal is not None and not is_over(checkpoint, journal):
+        if journal is not None and not rescale_ended(checkpoint, journal):
             if journal.phase is Phase.PUBLISHING:
-                raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
+                raise StateError.rescale_interrupted(checkpoint.location, journal.old, journal.new)
             undo(checkpoint, journal)
         check_not_rewound(checkpoint)
         rescale_plan = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
@@ -136,7 +149,7 @@ def rescale_running(
 ) -> dict[str, Any]:
     """Change the number of key groups of a running query that `start_query` started in any process.
 
-    That process lets the running batch end, stops the query, rescales its state, and starts it again. Return the report
+    That process lets the running batch end, stops the query, rescales its state, and restarts it. Return the report
     of the rescale, as `LiveReport.as_dict` returns it. The parameters are those of `rescale`.
 
     Raise `StateError` if no process serves the checkpoint, or the rescale was refused or failed. The query continues
@@ -149,48 +162,59 @@ def rescale_running(
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
-    """Undo a rescale that was stopped before it was complete, or whose batch was removed from the query's logs.
+    """Undo an interrupted rescale, or a complete rescale whose batch was removed from the query's logs.
 
-    Return whether there was such a rescale. Raise `StateError` if it is complete, or another live process works on it.
+    Return whether there was such a rescale. Raise `StateError` if all files of the interrupted rescale are published
+    already, or another live process works on the rescale.
+
+    >>> abort(checkpoint)  # no rescale was interrupted
+    False
     """
     check_path(checkpoint, "abort")
     bridge = bridge_of(spark)
-    opened = Checkpoint(bridge, checkpoint)
-    with rescale_lock(bridge, opened.folder):
-        journal = Journal.load(opened.folder)
+    opened_checkpoint = Checkpoint(bridge, checkpoint)
+    with rescale_lock(bridge, opened_checkpoint.folder):
+        journal = Journal.load(opened_checkpoint.folder)
         if journal is None:
-            try_discard(opened.folder)
-            return remove_rewound_rescales(opened)
-        undo(opened, journal)
+            try_discard_staging(opened_checkpoint.folder)
+            return remove_rewound_rescales(opened_checkpoint)
+        undo(opened_checkpoint, journal)
         return True
 
 
 def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
-    """Remove the folders of key groups that the query no longer has. State of earlier batches becomes unreadable.
+    """Remove the folders of key groups that the query does not have any more, after a rescale to fewer groups.
 
-    Return the removed folders, relative to the checkpoint. Raise `StateError` if there is no checkpoint, a rescale is
-    not complete, or another live process works on it.
+    The state of batches before that rescale becomes unreadable. Return the removed folders, relative to the checkpoint.
+    Raise `StateError` if there is no checkpoint, a rescale is partly published or its batch was removed from the logs,
+    or another live process works on a rescale.
+
+    >>> report = rescale(checkpoint, 2)
+    >>> prune(checkpoint)
+    ['state/0/2', 'state/0/3']
     """
     check_path(checkpoint, "prune")
     bridge = bridge_of(spark)
-    opened = Checkpoint(bridge, checkpoint)
-    with rescale_lock(bridge, opened.folder):
-        _check_no_open_rescale(opened)
-        number = opened.offsets(opened.batch).max_parallelism if opened.batch is not None else None
-        if number is None:
+    opened_checkpoint = Checkpoint(bridge, checkpoint)
+    with rescale_lock(bridge, opened_checkpoint.folder):
+        _check_not_partly_published(opened_checkpoint)
+        batch = opened_checkpoint.finished_batch
+        max_parallelism = None if batch is None else opened_checkpoint.offset_entry(batch).max_parallelism
+        if max_parallelism is None:
             return []
-        groups = [(operator.number, group) for operator in opened.operators for group in opened.groups(operator.number)]
-        removed = [f"state/{operator}/{group}" for operator, group in groups if group >= number]
+        operators = [operator.number for operator in opened_checkpoint.operators]
+        groups = [(operator, group) for operator in operators for group in opened_checkpoint.key_groups(operator)]
+        removed = [f"state/{operator}/{group}" for operator, group in groups if group >= max_parallelism]
         for path in removed:
-            opened.folder.child(path).delete()
+            opened_checkpoint.folder.child(path).delete()
         return removed
 
 
-def _check_no_open_rescale(checkpoint: Checkpoint) -> None:
-    """Raise `StateError` if a rescale is partly published, or its batch was removed from the logs."""
+def _check_not_partly_published(checkpoint: Checkpoint) -> None:
+    """Raise `StateError` if a rescale is partly published or undone, or its batch was removed from the logs."""
     journal = Journal.load(checkpoint.folder)
-    if journal is not None and journal.phase is not Phase.STAGING and not is_over(checkpoint, journal):
-        raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
+    if journal is not None and journal.phase is not Phase.STAGING and not rescale_ended(checkpoint, journal):
+        raise StateError.rescale_interrupted(checkpoint.location, journal.old, journal.new)
     check_not_rewound(checkpoint)
 
 

@@ -1,9 +1,9 @@
 """Assignment of old key groups to new ones when their number changes.
 
 The key group of a key is its hash modulo the max parallelism. So a key of old group ``p`` can be in new group ``k``
-only if ``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). A
-multiple splits group ``p`` into ``p, p + old, p + 2 old ...``. A divisor merges ``k, k + new ...`` into ``k``. With any
-other number, a new group reads the old groups of its residue class.
+only if ``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). If
+the new number is a multiple, old group ``p`` is split into ``p, p + old, p + 2 old ...``. If it is a divisor, the old
+groups ``k, k + new ...`` are merged into ``k``. Otherwise a new group reads the old groups of its residue class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """The work of a task: the old key groups that it reads once, and the new ones that it writes."""
+    """The work of a task: the old key groups that it reads once, and the new key groups that it writes."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -37,7 +37,11 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """The change of the number of key groups; raises `StateError` if a number is out of bounds."""
+    """The change of the number of key groups from `old` to `new`; raises `StateError` for an invalid number.
+
+    >>> StateAssignment(4, 8).change.value, StateAssignment(8, 4).change.value
+    ('split', 'merge')
+    """
 
     old: int
     new: int
@@ -64,20 +68,23 @@ class StateAssignment:
 
     @property
     def retained_fraction(self) -> float:
-        """The fraction of the rows a new group reads that it retains, if keys are evenly distributed."""
+        """Of the rows that a new group reads, the fraction that belongs to it, if keys are evenly distributed."""
         return self.classes / self.new
 
     def work_units(self, slots: int) -> list[WorkUnit]:
         """Return tasks that together write every new group once.
 
-        There is one task for each residue class, so every old group is read once. If there are fewer classes than
-        slots, the new groups of a class are distributed over more tasks, each of which reads that class again.
+        There is one task for each residue class, so every old group is read once. If there are at least twice as many
+        `slots` (tasks that can run at the same time) as classes, several tasks read a class and share its new groups.
+
+        >>> StateAssignment(4, 2).work_units(slots=2)
+        [WorkUnit(reads=(0, 2), writes=(0,)), WorkUnit(reads=(1, 3), writes=(1,))]
         """
-        per_class = self.new // self.classes
-        tasks = min(per_class, max(1, slots // self.classes))
+        groups_per_class = self.new // self.classes
+        tasks_per_class = min(groups_per_class, max(1, slots // self.classes))
         units = []
         for residue in range(self.classes):
             groups = range(residue, self.new, self.classes)
             reads = tuple(self.sources(residue))
-            units += [WorkUnit(reads, tuple(groups[part::tasks])) for part in range(tasks)]
+            units += [WorkUnit(reads, tuple(groups[task::tasks_per_class])) for task in range(tasks_per_class)]
         return units

@@ -1,4 +1,4 @@
-"""The journal of a rescale, from which another process can finish or undo it, its lock, and the records of rescales.
+"""The journal from which another process can finish or undo a rescale, the lock, and the records of past rescales.
 
 The records of complete rescales show whether the logs of a query were rewound to a batch before a rescale. Users rewind
 a query by removing the newest files of ``offsets`` and ``commits``. The files that a rescale has published stay, and
@@ -8,28 +8,28 @@ Spark uses them as the state of the batch that runs again: keys that moved to an
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from penstock.commit import Access
-from penstock.commit.claims import claimed, holder_of
+from penstock.commit.claims import hold_claim, holder_of
 from penstock.commit.names import check_files
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import root_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.bridge.jvm import Bridge
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
     from penstock.state.checkpoint import Checkpoint
 
-FOLDER = "_penstock_rescale"
+STAGING_FOLDER = "_penstock_rescale"
 """The folder in a checkpoint with the files of a rescale until they are published."""
-STAGED = "checkpoint"
-RECORDS = "_penstock_rescales"
+STAGED_CHECKPOINT = "checkpoint"
+"""The staged checkpoint: the folder in `STAGING_FOLDER` with the new files of the checkpoint."""
+RECORDS_FOLDER = "_penstock_rescales"
 """The folder in a checkpoint with the journals of complete rescales."""
 
 
@@ -48,11 +48,12 @@ class Phase(StrEnum):
 class Journal:
     """A rescale in progress.
 
-    Each phase has its own file, and no file is replaced: on object stores neither version exists during a replacement.
+    Each phase has its own file, and no file is replaced: an object store may have neither version during that.
 
-    `batch` is the last batch of the query. `files` are the files to move: paths relative to the checkpoint and to the
-    staging folder. `replaced` is the old text of the replaced files, by path. `barrier` says whether a
-    `penstock.state.rescale.Barrier` exists while files are published.
+    `batch` is the query's last batch before the rescale. `old` and `new` are the numbers of key groups. `files` are the
+    files to move, with the same relative path in the staged checkpoint and in the checkpoint. `replaced` is the old
+    text of the replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` exists while
+    files are published. The field names are keys of the file.
     """
 
     batch: int
@@ -64,10 +65,10 @@ class Journal:
     barrier: bool = False
 
     @classmethod
-    def load(cls, checkpoint: Folder) -> Self | None:
+    def load(cls, checkpoint: HadoopPath) -> Self | None:
         """Return the journal of a checkpoint; None if no rescale is in progress."""
         for phase in reversed(Phase):
-            file = _file(checkpoint, phase)
+            file = _journal_file(checkpoint, phase)
             if file.exists():
                 return cls.parse(file.read())
         return None
@@ -83,113 +84,121 @@ class Journal:
         return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
 
     @property
-    def text(self) -> bytes:
+    def json_bytes(self) -> bytes:
         """The journal as JSON."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def next_batch(self) -> int:
-        """The batch that the rescale becomes."""
+        """The number of the batch that the rescale adds to the query's logs."""
         return self.batch + 1
 
-    def save(self, checkpoint: Folder) -> None:
+    def save(self, checkpoint: HadoopPath) -> None:
         """Write the journal atomically, unless there is a journal of the same phase."""
-        _file(checkpoint, self.phase).write(self.text)
+        _journal_file(checkpoint, self.phase).write(self.json_bytes)
 
     @staticmethod
-    def forget(checkpoint: Folder) -> None:
-        """Delete the journal of a checkpoint, if it exists; the file of the last phase is deleted last."""
+    def delete(checkpoint: HadoopPath) -> None:
+        """Delete the files of a checkpoint's journal; that of the newest phase last, because `load` returns it."""
         for phase in Phase:
-            _file(checkpoint, phase).delete()
+            _journal_file(checkpoint, phase).delete()
 
 
-def _file(checkpoint: Folder, phase: Phase) -> Folder:
-    return checkpoint.child(FOLDER).child(f"{phase}.json")
+def _journal_file(checkpoint: HadoopPath, phase: Phase) -> HadoopPath:
+    return checkpoint.child(STAGING_FOLDER).child(f"{phase}.json")
 
 
-CLAIM = "_penstock_rescale.claim"
-"""The lock file: beside the folder of a rescale, so that the folder can be removed while the lock is held."""
+CLAIM_FILE = "_penstock_rescale.claim"
+"""The lock file. It is not in the staging folder, which is removed while the lock is held."""
 
 
 @contextmanager
-def rescale_lock(bridge: Bridge, checkpoint: Folder) -> Iterator[None]:
+def rescale_lock(bridge: Bridge, checkpoint: HadoopPath) -> Iterator[None]:
     """Hold the exclusive right to write, finish, undo or remove a rescale while the block runs.
 
-    Enter it before reading a journal, as another holder may write a journal. The lock of a dead process is free; see
-    `penstock.commit.claims` for processes on other machines. Raise `StateError` if another process or thread holds the
-    lock, or the checkpoint cannot be written to.
+    Acquire the lock before reading a journal, as another holder may write it. A lock whose holder has died can be
+    acquired; see `penstock.commit.claims` for processes on other machines. Raise `StateError` if another process or
+    thread holds the lock, or the checkpoint cannot be written to.
     """
-    access, path = Access(bridge), str(checkpoint.child(CLAIM))
+    access, path = Access(bridge), str(checkpoint.child(CLAIM_FILE))
     with ExitStack() as stack:
         try:
-            is_mine = stack.enter_context(claimed(access, path))
-            holder = None if is_mine else holder_of(access, path)
+            is_acquired = stack.enter_context(hold_claim(access, path))
+            holder = None if is_acquired else holder_of(access, path)
         except Exception as error:
-            raise StateError.not_writable(str(checkpoint), root_cause(error)) from error
-        if not is_mine:
-            raise StateError.in_progress(str(checkpoint), str(holder or "another process"), path)
+            message = f"{checkpoint} cannot be written to; nothing was done"
+            raise StateError(message, cause=root_cause(error)) from error
+        if not is_acquired:
+            raise StateError(
+                f"a rescale of {checkpoint}, or a start of its query, is under way; nothing was done",
+                cause=f"{holder or 'another process'} works on it",
+                hint="wait until it is done, or end that process; a process of another machine counts as dead a minute "
+                f"after its last lease renewal (if that process id now belongs to another program, delete {path})",
+            )
         yield
 
 
-def record(checkpoint: Folder, journal: Journal) -> None:
-    """Record a rescale, and remove records of batches that Spark has removed from its logs."""
-    for past in _past(checkpoint):
-        if not checkpoint.child(f"offsets/{past.next_batch}").exists():
-            forget(checkpoint, past)
-    checkpoint.child(RECORDS).make()
-    _record(checkpoint, journal).write(journal.text, overwrite=True)
+def record_rescale(checkpoint: HadoopPath, journal: Journal) -> None:
+    """Record a published rescale, and remove the records of rescales whose batches are no longer in Spark's logs."""
+    for past_rescale in _recorded_rescales(checkpoint):
+        if not checkpoint.child(f"offsets/{past_rescale.next_batch}").exists():
+            remove_record(checkpoint, past_rescale)
+    checkpoint.child(RECORDS_FOLDER).make()
+    _record_file(checkpoint, journal).write(journal.json_bytes, overwrite=True)
 
 
-def forget(checkpoint: Folder, journal: Journal) -> None:
+def remove_record(checkpoint: HadoopPath, journal: Journal) -> None:
     """Remove the record of a rescale, if it exists."""
-    _record(checkpoint, journal).delete()
-    checkpoint.child(RECORDS).remove_if_empty()
+    _record_file(checkpoint, journal).delete()
+    checkpoint.child(RECORDS_FOLDER).remove_if_empty()
 
 
 def check_not_rewound(checkpoint: Checkpoint) -> None:
     """Check that the logs of a query were not rewound to a batch before a rescale; raise `StateError` if they were."""
-    for journal in _past(checkpoint.folder):
+    for journal in _recorded_rescales(checkpoint.folder):
         if _is_rewound(checkpoint, journal):
-            raise StateError.rolled_back(checkpoint.location, journal.next_batch, journal.new)
-        if _was_run_again(checkpoint, journal):
+            raise StateError.logs_rewound(checkpoint.location, journal.next_batch, journal.new)
+        if _was_rerun(checkpoint, journal):
             batch = journal.next_batch
-            cause = f"batch {batch} was run again since, so keys may be missing from the state of later ones"
-            raise StateError.rolled_back(checkpoint.location, batch, journal.new, cause)
+            cause = f"batch {batch} was run again after the rescale, so later state may lack keys"
+            raise StateError.logs_rewound(checkpoint.location, batch, journal.new, cause)
 
 
 def remove_rewound_rescales(checkpoint: Checkpoint) -> bool:
-    """Remove the files of rescales whose batches were removed from the logs; return whether there were any."""
+    """Undo rewound rescales, or only forget those whose batches ran again; return whether there were any."""
     rewound = [
         journal
-        for journal in _past(checkpoint.folder)
-        if _is_rewound(checkpoint, journal) or _was_run_again(checkpoint, journal)
+        for journal in _recorded_rescales(checkpoint.folder)
+        if _is_rewound(checkpoint, journal) or _was_rerun(checkpoint, journal)
     ]
     for journal in reversed(rewound):
-        if _is_rewound(checkpoint, journal):  # otherwise Spark may have written files of the same names since
+        if _is_rewound(checkpoint, journal):  # otherwise the batch ran again, and Spark may have replaced the files
             for file in journal.files:
                 checkpoint.folder.child(file).delete()
             for file, text in journal.replaced.items():
                 checkpoint.folder.child(file).write(text.encode(), overwrite=True)
-        forget(checkpoint.folder, journal)
+        remove_record(checkpoint.folder, journal)
     return bool(rewound)
 
 
 def _is_rewound(checkpoint: Checkpoint, journal: Journal) -> bool:
-    latest = checkpoint.latest("offsets")
+    """Whether the logs end before the batch of a complete rescale."""
+    latest = checkpoint.latest_batch("offsets")
     return latest is None or latest < journal.next_batch
 
 
-def _was_run_again(checkpoint: Checkpoint, journal: Journal) -> bool:
+def _was_rerun(checkpoint: Checkpoint, journal: Journal) -> bool:
+    """Whether Spark has replaced the batch of a complete rescale by a batch with another number of key groups."""
     entry = checkpoint.folder.child(f"offsets/{journal.next_batch}")
-    return entry.exists() and checkpoint.offsets(journal.next_batch).max_parallelism != journal.new
+    return entry.exists() and checkpoint.offset_entry(journal.next_batch).max_parallelism != journal.new
 
 
-def _past(checkpoint: Folder) -> list[Journal]:
-    """Return the recorded rescales, oldest first."""
-    folder = checkpoint.child(RECORDS)
+def _recorded_rescales(checkpoint: HadoopPath) -> list[Journal]:
+    """Return the journals of complete rescales, oldest first."""
+    folder = checkpoint.child(RECORDS_FOLDER)
     names = [name for name, _, _ in folder.entries() if name.endswith(".json")] if folder.exists() else []
     return sorted((Journal.parse(folder.child(name).read()) for name in names), key=lambda journal: journal.batch)
 
 
-def _record(checkpoint: Folder, journal: Journal) -> Folder:
-    return checkpoint.child(RECORDS).child(f"{journal.next_batch}.json")
+def _record_file(checkpoint: HadoopPath, journal: Journal) -> HadoopPath:
+    return checkpoint.child(RECORDS_FOLDER).child(f"{journal.next_batch}.json")

@@ -1,8 +1,8 @@
 """Progress of each batch of a query, as files in its checkpoint, which `penstock stream advise` reads.
 
-The listener also reports batch durations to Penstock's stream readers; see `batch_duration_file`.
-
 Each batch has its own small file, as in Spark's own logs, because few file systems can append to a file.
+
+The listener that writes the files also reports batch durations to Penstock's stream readers; see `batch_duration_file`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter
 from penstock.errors import first_line
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.run.jobs import cluster_cores
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.state")
 
-PROGRESS = "_penstock_progress"
-"""The folder in a checkpoint."""
+PROGRESS_FOLDER = "_penstock_progress"
+"""The folder of the files in a checkpoint."""
 RETAINED_BATCHES = 100
 """Number of batches whose files are retained, as many as Spark retains in its own logs."""
 PENSTOCK_KEY = "penstock"
@@ -46,15 +46,15 @@ def record_progress(bridge: Bridge, query_id: str, checkpoint: str) -> None:
     if recorder is None:
         recorder = _RECORDERS[bridge.spark] = _Recorder()
         bridge.spark.streams.addListener(recorder)
-    recorder.folders[query_id] = Folder(bridge, checkpoint).child(PROGRESS), cluster_cores(bridge)
+    recorder.folders_and_cores[query_id] = HadoopPath(bridge, checkpoint).child(PROGRESS_FOLDER), cluster_cores(bridge)
 
 
 class _Recorder(StreamingQueryListener):
     """Listener for all queries of a session; a single listener, as Spark calls every listener for each event."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, tuple[Folder, int]] = {}
-        """For each query, its progress folder and the cores of the cluster."""
+        self.folders_and_cores: dict[str, tuple[HadoopPath, int]] = {}
+        """For each query, by id: its progress folder and the number of cores of the cluster."""
         self._duration_writer = BatchDurationWriter()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -65,11 +65,11 @@ class _Recorder(StreamingQueryListener):
         if "addBatch" not in event.progress.durationMs:
             return  # no batch ran
         batch, progress = event.progress.batchId, json.loads(event.progress.json)
-        self._duration_writer.write(progress)  # before anything slow: the next batch may begin at once
-        target = self.folders.get(str(event.progress.id))
-        if target is None:
+        self._duration_writer.write(progress)  # first, because the next batch may begin at once
+        folder_and_cores = self.folders_and_cores.get(str(event.progress.id))
+        if folder_and_cores is None:
             return
-        folder, cores = target
+        folder, cores = folder_and_cores
         text = json.dumps({**progress, PENSTOCK_KEY: {"cores": cores}}, separators=(",", ":"))
         try:
             folder.make()
@@ -77,7 +77,7 @@ class _Recorder(StreamingQueryListener):
             folder.child(f"{batch - RETAINED_BATCHES}.json").delete()
         except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise their own exception classes
             log.warning("the progress of %s is not recorded any more: %s", folder.parent, first_line(error))
-            del self.folders[str(event.progress.id)]
+            del self.folders_and_cores[str(event.progress.id)]
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing."""
@@ -88,3 +88,4 @@ class _Recorder(StreamingQueryListener):
 
 
 _RECORDERS: WeakKeyDictionary[SparkSession, _Recorder] = WeakKeyDictionary()
+"""The listener of each session."""

@@ -1,4 +1,4 @@
-"""Starts and restarts of a query with unchanged settings, after recovery of interrupted rescales."""
+"""Start and restart of a query, which first finish or undo an interrupted rescale."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.spark.bridge.session import session_settings
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
-from penstock.spark.state.streaming_queries import log_empty_batch, written_folder
+from penstock.spark.state.streaming_queries import log_empty_batch, output_path
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.journal import FOLDER, Journal, Phase, check_not_rewound, rescale_lock
-from penstock.state.rescale import is_over, publish, try_discard, undo
+from penstock.state.journal import STAGING_FOLDER, Journal, Phase, check_not_rewound, rescale_lock
+from penstock.state.rescale import publish, rescale_ended, try_discard_staging, undo
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -20,46 +20,47 @@ if TYPE_CHECKING:
 
     from penstock.spark.bridge.jvm import Bridge
 
-_LOG = "_spark_metadata"
-_ENTRY = re.compile(r"(\d+)(\.compact)?")
+_SINK_LOG = "_spark_metadata"  # a subfolder of the folder that a file sink writes to
+_LOG_FILE = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
 
 
-def complete_sink_log(bridge: Bridge, checkpoint: Checkpoint, folder: str) -> list[int]:
-    """Add an empty entry to the log of a file sink for each batch that was a rescale, and return these batches.
+def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder: str) -> list[int]:
+    """Add an empty entry to the log of a file sink for each batch of a rescale that it lacks; return these batches.
 
-    A rescale becomes a batch that never reaches the sink, so the log would miss it. Then Spark would fail permanently
+    The sink never gets the batch of a rescale, so its log lacks an entry for this batch. Spark would fail permanently
     when it next compacts the log (by default every tenth batch).
     """
-    log = Folder(bridge, folder).child(_LOG)
-    if not log.exists() or checkpoint.batch is None:
+    log = HadoopPath(bridge, sink_folder).child(_SINK_LOG)
+    if not log.exists() or checkpoint.finished_batch is None:
         return []
-    entries = [match for name, _, _ in log.entries() if (match := _ENTRY.fullmatch(name))]
-    logged = {int(entry[1]) for entry in entries}
+    log_files = [match for name, _, _ in log.entries() if (match := _LOG_FILE.fullmatch(name))]
+    logged = {int(match["batch"]) for match in log_files}
     if not logged:
         return []
-    # The last compaction contains all older entries.
-    first = max((int(entry[1]) for entry in entries if entry[2]), default=min(logged))
-    missing = [batch for batch in range(first + 1, checkpoint.batch + 1) if batch not in logged]
-    rescales = [batch for batch in missing if _is_rescale(checkpoint, batch)]
-    for batch in rescales:
+    # The file of the last compaction contains all older entries, so only later batches need a file.
+    oldest = max((int(match["batch"]) for match in log_files if match["compact"]), default=min(logged))
+    missing = [batch for batch in range(oldest + 1, checkpoint.finished_batch + 1) if batch not in logged]
+    rescale_batches = [batch for batch in missing if _is_rescale(checkpoint, batch)]
+    for batch in rescale_batches:
         log_empty_batch(bridge, str(log), batch)
-    return rescales
+    return rescale_batches
 
 
 def _is_rescale(checkpoint: Checkpoint, batch: int) -> bool:
-    """Whether a batch has another number of key groups than its predecessor; only a rescale changes it."""
+    """Whether a batch changes the number of key groups, as only a rescale does; False if its predecessor is gone."""
     if not checkpoint.folder.child(f"offsets/{batch - 1}").exists():
         return False
-    return checkpoint.offsets(batch).max_parallelism != checkpoint.offsets(batch - 1).max_parallelism
+    return checkpoint.offset_entry(batch).max_parallelism != checkpoint.offset_entry(batch - 1).max_parallelism
 
 
 @dataclass(frozen=True)
 class QueryStart:
-    """The parameters of a query's first start, with which it is restarted."""
+    """The parameters of a query's first start in this process, with which it is restarted."""
 
     bridge: Bridge
     writer: DataStreamWriter
     location: str
+    """The path of the checkpoint."""
     settings: dict[str, str]
     """The settings of the session at the first start."""
 
@@ -68,17 +69,17 @@ class QueryStart:
         return Checkpoint(self.bridge, self.location)
 
     def start(self) -> StreamingQuery:
-        """Start the query with the current settings of the session."""
+        """Finish or undo an interrupted rescale, then start the query with the current settings of the session."""
         checkpoint = recover_rescale(self.bridge, self.location)
-        folder = None if checkpoint is None else written_folder(self.bridge, self.writer)
-        if checkpoint is not None and folder is not None:
-            complete_sink_log(self.bridge, checkpoint, folder)
+        sink_folder = None if checkpoint is None else output_path(self.bridge, self.writer)
+        if checkpoint is not None and sink_folder is not None:
+            add_rescales_to_sink_log(self.bridge, checkpoint, sink_folder)
         return self.writer.start()
 
     def restart(self) -> StreamingQuery:
-        """Start the query with the settings of its first start, and restore those of the session afterwards."""
-        now = session_settings(self.bridge)
-        changed = {key for key in now.keys() | self.settings.keys() if now.get(key) != self.settings.get(key)}
+        """Start the query with the settings of its first start, and restore the session's settings afterwards."""
+        current = session_settings(self.bridge)
+        changed = {key for key in current.keys() | self.settings.keys() if current.get(key) != self.settings.get(key)}
         with with_settings(self.bridge.spark, {key: self.settings.get(key) for key in changed}):
             return self.start()
 
@@ -86,19 +87,19 @@ class QueryStart:
 def recover_rescale(bridge: Bridge, location: str) -> Checkpoint | None:
     """Finish or undo an interrupted rescale, and return the checkpoint; None if there is no checkpoint yet.
 
-    Raise `StateError` if another live process works on that rescale, or the logs were rewound to a batch before a
+    Raise `StateError` if another live process works on the rescale, or the logs were rewound to a batch before a
     complete rescale.
     """
-    if not Folder(bridge, location).child("offsets").exists():
+    if not HadoopPath(bridge, location).child("offsets").exists():
         return None
     checkpoint = Checkpoint(bridge, location)
     check_not_rewound(checkpoint)
-    if not checkpoint.folder.child(FOLDER).exists():
+    if not checkpoint.folder.child(STAGING_FOLDER).exists():
         return checkpoint
     with rescale_lock(bridge, checkpoint.folder):
         journal = Journal.load(checkpoint.folder)
-        if journal is None or is_over(checkpoint, journal):
-            try_discard(checkpoint.folder)  # files of a process that died before its journal, or after it
+        if journal is None or rescale_ended(checkpoint, journal):
+            try_discard_staging(checkpoint.folder)  # left by a process that died before it removed the folder
         else:
             (publish if journal.phase is Phase.PUBLISHING else undo)(checkpoint, journal)
     return Checkpoint(bridge, location)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from penstock.base.units import show_bytes, show_count
 from penstock.state.key_groups import UPPER_BOUND_MAX_PARALLELISM
 
-GROUP_BYTES = 128 << 20
+MAX_GROUP_BYTES = 128 << 20
 """Largest recommended size of a key group in bytes: it is loaded whole when its task moves to another executor."""
-WAVES = 4
-"""Largest recommended number of key groups per core: more cost more in tasks than they gain in distribution."""
+MAX_GROUPS_PER_CORE = 4
+"""Largest recommended number of key groups per core: more groups would cost more in tasks than they gain in balance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,16 @@ class Recommendation:
 
 
 def recommend(current: int, state_bytes: int, cores: int) -> Recommendation:
-    """Return the smallest multiple or divisor of the current number that is large enough: the cheapest change.
+    """Return the current number if it is suitable, else its smallest multiple or divisor that is large enough.
 
-    `state_bytes` are the bytes of the largest operator's state; `cores` are the tasks that run at the same time.
+    Multiples and divisors are the cheapest changes, because whole groups are split or merged. `state_bytes` is
+    the size of the largest operator's state, `cores` the number of tasks that run at the same time.
     """
-    by_size = -(-state_bytes // GROUP_BYTES)
-    minimum = min(max(by_size, cores, 1), UPPER_BOUND_MAX_PARALLELISM)
-    figures = (
-        f"{show_bytes(state_bytes)} of state at {show_bytes(GROUP_BYTES)} per group and {show_count(cores, 'core')}"
-    )
-    if minimum <= current <= max(WAVES * cores, by_size):
+    min_by_size = -(-state_bytes // MAX_GROUP_BYTES)
+    minimum = min(max(min_by_size, cores, 1), UPPER_BOUND_MAX_PARALLELISM)
+    size = f"{show_bytes(state_bytes)} of state at {show_bytes(MAX_GROUP_BYTES)} per group"
+    figures = f"{size} and {show_count(cores, 'core')}"
+    if minimum <= current <= max(MAX_GROUPS_PER_CORE * cores, min_by_size):
         return Recommendation(current, f"{figures} need at least {minimum}; {current} is neither too few nor too many")
     if minimum > current:
         chosen = min(-(-minimum // current) * current, UPPER_BOUND_MAX_PARALLELISM // current * current)

@@ -1,7 +1,7 @@
 """Requests to the process that runs a query, and its answers, as small files in a folder of the checkpoint.
 
-Requests are served one at a time. The process that runs the query creates the claim file of a request to serve
-it; the requesting process creates it to withdraw after a timeout. The first of the two decides.
+Requests are served one at a time. Each request has a claim file, which can be created only once: by the process that
+runs the query to serve the request, or by a requesting process to withdraw the request, such as after a timeout.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
-FOLDER = "_penstock_requests"
+REQUESTS_FOLDER = "_penstock_requests"
 _REQUEST = "request.json"
-_SERVED = b"served"
-_WITHDRAWN = b"withdrawn"
+_SERVED = b"served"  # content of a claim file
+_WITHDRAWN = b"withdrawn"  # content of a claim file
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class Refusal:
 class Answer:
     """Progress or outcome of a request.
 
-    `beat` is the heartbeat: a counter that grows while the serving process is alive. `report` is the report of a
-    completed rescale; None before. `refusal` is the error of a request that was refused or failed; None otherwise.
+    `beat` is the heartbeat: a counter that grows while the serving process is alive. `done` and `total` are numbers of
+    steps, and `step` describes the next step. `report` is the report of a completed rescale; None before. `refusal` is
+    the error of a request that was refused or failed; None otherwise.
     """
 
     beat: int
@@ -59,19 +60,19 @@ class Answer:
     refusal: Refusal | None = None
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether this is the last answer."""
         return self.report is not None or self.refusal is not None
 
 
 class Requests:
-    """The requests on a checkpoint."""
+    """The requests for the query of a checkpoint."""
 
-    def __init__(self, checkpoint: Folder) -> None:
-        self._folder = checkpoint.child(FOLDER)
+    def __init__(self, checkpoint: HadoopPath) -> None:
+        self._folder = checkpoint.child(REQUESTS_FOLDER)
 
-    def put(self, request: Request) -> bool:
-        """Write a request; return False if there is another."""
+    def submit(self, request: Request) -> bool:
+        """Write a request; return False if there is another request."""
         self._folder.make()
         return self._folder.child(_REQUEST).write(json.dumps(asdict(request)).encode())
 
@@ -80,50 +81,50 @@ class Requests:
         content = self._folder.child(_REQUEST).read_if_exists()
         return None if content is None else Request(**json.loads(content))
 
-    def claim(self, request: Request) -> bool:
-        """Accept a request; return False if it was withdrawn, or is already being served."""
-        return self._claim(request).write(_SERVED)
+    def accept(self, request: Request) -> bool:
+        """Accept a request; return False if it was withdrawn, or accepted before."""
+        return self._claim_file(request).write(_SERVED)
 
-    def is_served(self, request: Request) -> bool:
+    def is_accepted(self, request: Request) -> bool:
         """Whether a process has accepted a request."""
-        return self._claim(request).read_if_exists() == _SERVED
+        return self._claim_file(request).read_if_exists() == _SERVED
 
     def withdraw(self, request: Request) -> bool:
-        """Withdraw a request; return False if it is already being served."""
-        if not self._claim(request).write(_WITHDRAWN) and self.is_served(request):
+        """Withdraw a request; return False if it was accepted."""
+        if not self._claim_file(request).write(_WITHDRAWN) and self.is_accepted(request):
             return False
-        self.forget(request)
+        self.remove(request)
         return True
 
     def write_answer(self, request: Request, answer: Answer) -> None:
-        """Write the progress or outcome of a request; a final answer makes room for another request."""
-        self._answer(request).write(json.dumps(asdict(answer)).encode(), overwrite=True)
-        if answer.final and self.current() == request:
+        """Write the progress or outcome of a request; after a final answer, another request can be submitted."""
+        self._answer_file(request).write(json.dumps(asdict(answer)).encode(), overwrite=True)
+        if answer.is_final and self.current() == request:
             self._folder.child(_REQUEST).delete()
 
     def answer(self, request: Request) -> Answer | None:
         """Return the newest answer to a request; None if there is none yet."""
-        text = self._answer(request).read_if_exists()
+        text = self._answer_file(request).read_if_exists()
         if text is None:
             return None
         content = json.loads(text)
         refusal = content.pop("refusal")
         return Answer(**content, refusal=Refusal(**refusal) if refusal else None)
 
-    def forget(self, request: Request) -> None:
+    def remove(self, request: Request) -> None:
         """Remove all files of a request that has ended."""
         if self.current() == request:
             self._folder.child(_REQUEST).delete()
-        self._answer(request).delete()
-        self._claim(request).delete()
+        self._answer_file(request).delete()
+        self._claim_file(request).delete()
         self._folder.remove_if_empty()
 
     def clear(self) -> None:
-        """Remove all requests; called before the query starts, when no process can be waiting for an answer."""
+        """Remove all requests; called before the query starts, when no process serves requests."""
         self._folder.delete()
 
-    def _claim(self, request: Request) -> Folder:
+    def _claim_file(self, request: Request) -> HadoopPath:
         return self._folder.child(f"{request.id}.claim")
 
-    def _answer(self, request: Request) -> Folder:
+    def _answer_file(self, request: Request) -> HadoopPath:
         return self._folder.child(f"{request.id}.answer.json")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from penstock.state.assignment import Change, StateAssignment
 
-OPEN_STORES = 256
+MAX_OPEN_STORES = 256
 """Largest number of stores that a task may have open at once."""
 
 
@@ -14,7 +14,7 @@ class RewriteMethod(StrEnum):
     """Method of moving the rows of a store to other key groups."""
 
     FILES = "files"
-    """Copy sorted bytes between files; no shuffle, no row is inserted."""
+    """Copy the sorted bytes of rows between files, without a shuffle and without inserting rows."""
     ROWS = "rows"
     """Insert row by row, without a shuffle."""
     SHUFFLE = "shuffle"
@@ -22,24 +22,24 @@ class RewriteMethod(StrEnum):
 
 
 def choose_method(
-    assignment: StateAssignment, *, keyed: bool, encoding: str, files_problem: str | None, slots: int
+    assignment: StateAssignment, *, is_keyed: bool, encoding: str, files_problem: str | None, slots: int
 ) -> tuple[RewriteMethod, str]:
     """Return the method for a store, and the reason.
 
-    `keyed` says whether the rows are distributed by a key. `files_problem` is the reason why this Spark cannot move
-    files; None if it can. `slots` is the number of tasks that can run at the same time.
+    `is_keyed` says whether the rows are distributed by a key, `encoding` how rows are stored. `files_problem` says why
+    `FILES` does not work with this release of Spark, or is None. `slots` is the number of tasks that run at a time.
     """
     if files_problem is None and encoding != "unsaferow":
         files_problem = f"keys are encoded as {encoding}"
-    if files_problem is None and keyed:
-        widest = max(len(unit.reads) + len(unit.writes) for unit in assignment.work_units(slots))
-        if widest > OPEN_STORES:
-            files_problem = f"a task would have {widest} stores open, more than {OPEN_STORES}"
+    if files_problem is None and is_keyed:
+        max_open = max(len(unit.reads) + len(unit.writes) for unit in assignment.work_units(slots))
+        if max_open > MAX_OPEN_STORES:
+            files_problem = f"a task would have {max_open} stores open, more than {MAX_OPEN_STORES}"
     if files_problem is None:
-        return RewriteMethod.FILES, "files are rewritten whole, which is fastest"
-    if not keyed:
-        return RewriteMethod.ROWS, f"it has a single key group, which is copied; not by files: {files_problem}"
+        return RewriteMethod.FILES, "the sorted bytes of rows are copied between files, which is fastest"
+    cause = f"its sorted bytes cannot be copied: {files_problem}"
+    if not is_keyed:
+        return RewriteMethod.ROWS, f"it has a single key group, which is copied; {cause}"
     if assignment.change is Change.REGROUP:
-        reason = f"{assignment.new} is not a multiple or divisor of {assignment.old}; not by files: {files_problem}"
-        return RewriteMethod.SHUFFLE, reason
-    return RewriteMethod.ROWS, f"a {assignment.change} needs no shuffle; not by files: {files_problem}"
+        return RewriteMethod.SHUFFLE, f"{assignment.new} is not a multiple or divisor of {assignment.old}; {cause}"
+    return RewriteMethod.ROWS, f"a {assignment.change} needs no shuffle; {cause}"

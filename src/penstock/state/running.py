@@ -1,9 +1,10 @@
-"""A running query whose number of key groups can be changed with a pause of seconds."""
+"""A running query whose number of key groups can be changed with a pause of a few seconds."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from threading import Condition, Event, Thread, current_thread
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import StateError
 from penstock.spark.bridge.jvm import root_cause
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.state.streaming_queries import (
     ReplaceableQuery,
-    end_after_batch,
     failure_of,
     sink_facts,
+    stop_after_batch,
     wait_until_started,
 )
 from penstock.state.journal import Journal, Phase, rescale_lock
@@ -24,18 +25,16 @@ from penstock.state.preflight import plan_rescale
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, undo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from penstock.state.query_start import QueryStart
     from penstock.state.rewrite_methods import RewriteMethod
 
 T = TypeVar("T")
 
-_POLL_INTERVAL = 0.2
-"""Seconds between two checks whether a batch is done."""
-_SHORTEST_WAIT = 0.001
-"""Shortest timeout in seconds, because PySpark rejects 0."""
-_STEPS = 2
+_POLL_SECONDS = 0.2
+"""Seconds between two checks whether a batch has finished."""
+_MIN_WAIT = 0.001
+"""Shortest timeout in seconds; PySpark rejects 0."""
+_EXTRA_STEPS = 2
 """Additional steps of a live rescale: wait for the end of the batch, and restart the query."""
 
 log = logging.getLogger("penstock.state")
@@ -47,9 +46,9 @@ class LiveReport:
 
     rescale: RescaleReport
     seconds_to_end: float
-    """Seconds until the running batch had ended; the query worked until then."""
+    """Seconds until the running batch had ended, during which the query processed rows."""
     seconds_stopped: float
-    """Seconds from the end of that batch until the query had opened its sources again."""
+    """Seconds from the end of that batch until the restarted query had opened its sources."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -67,13 +66,13 @@ class RescalableQuery(ReplaceableQuery):
         super().__init__(start.start())
         self._start = start
         self._bridge, self._location = start.bridge, start.location
-        self._changed = Condition()
-        self._rescaling = False
-        self._rescaler: Thread | None = None
-        self._runs = 1
+        self._run_changed = Condition()
+        self._is_rescaling = False
+        self._rescaling_thread: Thread | None = None
+        self._rescale_count = 0
         self._failure: StateError | None = None
         self.stop_requested = Event()
-        """Set by `stop`."""
+        """Set if the query must not be restarted: by `stop`, or if it ended otherwise during a rescale."""
 
     def rescale(
         self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
@@ -85,75 +84,76 @@ class RescalableQuery(ReplaceableQuery):
         continues unchanged, unless the message says otherwise.
         """
         report_progress = on_progress or (lambda *_: None)
-        with self._exclusive():
-            self._check(max_parallelism, method)
+        with self._exclusive_rescale():
+            self._check_rescalable(max_parallelism, method)
             failure: BaseException | None = None
-            with rescale_lock(self._bridge, Folder(self._bridge, self._location)):
+            with rescale_lock(self._bridge, HadoopPath(self._bridge, self._location)):
                 start = time.monotonic()
-                report_progress(0, _STEPS, "waiting for the running batch to end")
+                report_progress(0, _EXTRA_STEPS, "waiting for the running batch to end")
                 try:
-                    by_others = end_after_batch(self._bridge, self)
+                    ended_by_other = stop_after_batch(self._bridge, self)
                     ended = time.monotonic()
-                    self._check_ended(by_others=by_others)
-                    report = self._rescale_stopped(max_parallelism, method, report_progress)
+                    self._check_may_restart(ended_by_other=ended_by_other)
+                    report = self._rescale_while_stopped(max_parallelism, method, report_progress)
                 except BaseException as error:  # noqa: BLE001 - the query is restarted after any error
                     failure = error
-            if failure is not None:  # the lock is released, because a start of the query takes it
-                end_after_batch(self._bridge, self)
+            if failure is not None:  # after the release of the lock, which a start of the query acquires
+                stop_after_batch(self._bridge, self)
                 if failure_of(self) is None:
                     self._restart(f"was not rescaled ({failure})")
                 raise failure
-            report_progress(1, _STEPS, "starting the query again")
+            report_progress(1, _EXTRA_STEPS, "starting the query again")
             self._restart(f"was rescaled to {max_parallelism}")
             return LiveReport(report, ended - start, time.monotonic() - ended)
 
     def wait_for_batch(self, batch: int) -> bool:
-        """Wait until a batch is done; return False if the query ended before."""
+        """Wait until a batch has finished; return False if the query ended before that."""
         checkpoint = self._start.checkpoint()
-        while (finished := checkpoint.latest("commits")) is None or finished < batch:
+        while (finished := checkpoint.latest_batch("commits")) is None or finished < batch:
             if not super().isActive:
                 return False
-            time.sleep(_POLL_INTERVAL)
+            time.sleep(_POLL_SECONDS)
         return True
 
-    def _check(self, max_parallelism: int, method: RewriteMethod | None) -> None:
-        """Raise `StateError` while the query still runs if its state cannot be rescaled."""
+    def _check_rescalable(self, max_parallelism: int, method: RewriteMethod | None) -> None:
+        """Raise `StateError` if the state cannot be rescaled; called while the query still runs."""
         if not super().isActive:
-            raise StateError.ended(self._location, "it has ended")
+            raise StateError.query_ended(self._location, "it has ended")
         if not sink_facts(self).survives_restart:
             reason = "its sink is a table in memory, which Spark cannot continue after a stop; stop the query yourself"
-            raise StateError.obstacles(self._location, [reason])
-        plan_rescale(self._bridge, self._start.checkpoint(), max_parallelism, method, running=True)
+            raise StateError.cannot_rescale(self._location, [reason])
+        plan_rescale(self._bridge, self._start.checkpoint(), max_parallelism, method, is_running=True)
 
-    def _check_ended(self, *, by_others: bool) -> None:
-        """Raise `StateError` if the query failed, or another caller has stopped it, so that it must stay stopped."""
+    def _check_may_restart(self, *, ended_by_other: bool) -> None:
+        """Raise `StateError` if the query must not be restarted: it failed, ended, or was stopped by another caller."""
         failure = failure_of(self)
         if failure is not None:
-            raise StateError.ended(self._location, f"its last batch failed: {failure}")
+            raise StateError.query_ended(self._location, f"its last batch failed: {failure}")
         checkpoint = self._start.checkpoint()
-        begun, finished = checkpoint.latest("offsets"), checkpoint.latest("commits")
-        if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
+        started, finished = checkpoint.latest_batch("offsets"), checkpoint.latest_batch("commits")
+        if started is not None and (finished is None or finished < started):  # a rescale never interrupts a batch
             self.stop_requested.set()
-            raise StateError.ended(self._location, f"it was stopped in the middle of batch {begun}")
-        if by_others or self.stop_requested.is_set():
+            raise StateError.query_ended(self._location, f"it was stopped in the middle of batch {started}")
+        if ended_by_other or self.stop_requested.is_set():
             self.stop_requested.set()
-            raise StateError.ended(self._location, "it was stopped by another caller, or ended by itself")
+            raise StateError.query_ended(self._location, "it was stopped by another caller, or ended by itself")
 
-    def _rescale_stopped(
+    def _rescale_while_stopped(
         self, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
     ) -> RescaleReport:
         plan = plan_rescale(self._bridge, self._start.checkpoint(), max_parallelism, method)
         try:
             return Rescale(
-                self._bridge, plan, lambda done, total, step: on_progress(done + 1, total + _STEPS, step)
+                self._bridge, plan, lambda done, total, step: on_progress(done + 1, total + _EXTRA_STEPS, step)
             ).run()
         except BaseException as error:
-            if self._undo() and isinstance(error, StateError):
-                raise StateError.failed(self._location, "putting it in place", error.cause or error.message) from error
+            if self._undo_published() and isinstance(error, StateError):
+                cause = error.cause or error.message
+                raise StateError.rescale_failed(self._location, "publishing the new state", cause) from error
             raise
 
-    def _undo(self) -> bool:
-        """Undo a partly published rescale; return whether a rescale was undone."""
+    def _undo_published(self) -> bool:
+        """Undo an incomplete rescale; return whether it was partly published."""
         try:
             checkpoint = self._start.checkpoint()
             journal = Journal.load(checkpoint.folder)
@@ -174,39 +174,43 @@ class RescalableQuery(ReplaceableQuery):
         except Exception as error:  # noqa: BLE001 - sources and sinks raise any class
             failure = root_cause(error)
         if failure is not None:
-            self._failure = StateError.not_restarted(self._location, what_happened, failure)
+            self._failure = StateError(
+                f"the query on {self._location} {what_happened}, and could not be restarted",
+                cause=failure,
+                hint="its state is intact: start it with penstock.state.start_query once the cause is fixed",
+            )
             raise self._failure
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        with self._changed:
-            if self._rescaling:
-                raise StateError.busy(self._location, "it is being rescaled now")
-            self._rescaling = True
-            self._rescaler = current_thread()
+    def _exclusive_rescale(self) -> Iterator[None]:
+        with self._run_changed:
+            if self._is_rescaling:
+                raise StateError.already_rescaling(self._location, "it is being rescaled now")
+            self._is_rescaling = True
+            self._rescaling_thread = current_thread()
         try:
             yield
         finally:
-            with self._changed:
-                self._rescaling = False
-                self._rescaler = None
-                self._runs += 1
-                self._changed.notify_all()
+            with self._run_changed:
+                self._is_rescaling = False
+                self._rescaling_thread = None
+                self._rescale_count += 1
+                self._run_changed.notify_all()
 
     def stop(self) -> None:
         """Stop the query; a rescale that is in progress does not restart it."""
         self.stop_requested.set()
         super().stop()
-        if self._rescaler is current_thread():  # called by `on_progress` of a rescale, which does not restart the query
+        if self._rescaling_thread is current_thread():  # called by `on_progress`: the query is not restarted
             return
-        with self._changed:
-            self._changed.wait_for(lambda: not self._rescaling)
+        with self._run_changed:
+            self._run_changed.wait_for(lambda: not self._is_rescaling)
         super().stop()  # the rescale may have just restarted the query
 
     @property
     def isActive(self) -> bool:
         """Whether the query runs, or is being rescaled."""
-        return self._rescaling or super().isActive
+        return self._is_rescaling or super().isActive
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query has ended, across restarts by rescales; see PySpark's ``StreamingQuery``.
@@ -217,7 +221,7 @@ class RescalableQuery(ReplaceableQuery):
         await_run = super().awaitTermination
 
         def wait() -> bool | None:
-            remaining = None if deadline is None else max(_SHORTEST_WAIT, deadline - time.monotonic())
+            remaining = None if deadline is None else max(_MIN_WAIT, deadline - time.monotonic())
             return await_run(remaining)  # type: ignore[arg-type] # PySpark accepts fractions of seconds
 
         return self._wait_across_restarts(wait, deadline)
@@ -227,24 +231,25 @@ class RescalableQuery(ReplaceableQuery):
         self._wait_across_restarts(super().processAllAvailable, None)
 
     def _wait_across_restarts(self, wait: Callable[[], T], deadline: float | None) -> T | bool:
-        """Wait for a run; if a rescale ended it, wait for the next run."""
+        """Wait for a run, and for the next run if a rescale ended it; return False after the deadline."""
         while True:
-            with self._changed:
+            with self._run_changed:
                 remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not self._changed.wait_for(lambda: not self._rescaling, remaining):
+                if not self._run_changed.wait_for(lambda: not self._is_rescaling, remaining):
                     return False
-                runs = self._runs
+                rescale_count = self._rescale_count
             if self._failure is not None:
                 raise self._failure
             try:
                 outcome = wait()
             except Exception:
-                if not self._replaced(runs):
+                if not self._may_be_replaced(rescale_count):
                     raise
             else:
-                if not self._replaced(runs):
+                if not self._may_be_replaced(rescale_count):
                     return outcome
 
-    def _replaced(self, runs: int) -> bool:
-        with self._changed:
-            return self._rescaling or self._runs != runs
+    def _may_be_replaced(self, rescale_count: int) -> bool:
+        """Whether a rescale runs, or has ended, even with a failure, since `rescale_count` was read."""
+        with self._run_changed:
+            return self._is_rescaling or self._rescale_count != rescale_count

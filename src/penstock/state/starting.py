@@ -1,9 +1,10 @@
-"""Start of a streaming query whose number of key groups can be changed later."""
+"""`penstock.state.start_query`: starts a streaming query whose number of key groups can be changed later."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,21 +16,19 @@ from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import StateError
 from penstock.spark.bridge.session import penstock_settings, session_settings
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
 from penstock.spark.run.jobs import cluster_cores
 from penstock.state.api import bridge_of, rescale
 from penstock.state.key_groups import default_max_parallelism
-from penstock.state.layout import SHUFFLE_PARTITIONS
-from penstock.state.live_rescale import Service
-from penstock.state.marker import local_query_names, mark_checkpoint
+from penstock.state.live_rescale import RescaleService
+from penstock.state.log_entries import SHUFFLE_PARTITIONS
+from penstock.state.marker import local_query_names, write_marker
 from penstock.state.progress_files import record_progress
 from penstock.state.query_start import QueryStart, recover_rescale
 from penstock.state.running import RescalableQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
     from penstock.state.checkpoint import Checkpoint
@@ -48,16 +47,22 @@ def start_query(
 
     At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
     ``parallelism.default`` or the cluster's cores. Later starts retain the number of the state, unless the option sets
-    another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart`` is true;
-    an unfinished batch is finished before, with the old number. An interrupted rescale is finished or undone first.
+    another number. In that case the start is refused; or, if ``state.rescale-on-restart`` is true, the state is
+    rescaled after an unfinished batch has finished. An interrupted rescale is finished or undone before the start.
 
     A query runs in only one process at a time. If a process on another machine or in another container ran the query
-    and was killed, this call waits until its last sign of life is a minute old.
+    and was killed, this call waits until a minute after the last renewal of that process's lease.
 
     While the query runs, ``query.rescale`` changes the number, and so do `rescale_running` and
     ``penstock state rescale --live`` in any process that can access the checkpoint.
 
     The progress of each batch is recorded in the checkpoint; ``penstock stream advise`` reads it.
+
+    >>> spark.range(9).write.parquet(f"{folder}/in")
+    >>> counts = spark.readStream.schema("id long").parquet(f"{folder}/in").groupBy("id").count()
+    >>> writer = counts.writeStream.outputMode("update").format("noop").trigger(availableNow=True)
+    >>> query = start_query(writer, f"{folder}/checkpoint", config={"pipeline.max-parallelism": 4})
+    >>> query.awaitTermination()
 
     Parameters
     ----------
@@ -73,66 +78,71 @@ def start_query(
     Raises
     ------
     StateError
-        If another process runs the query, its state has another number of key groups, or cannot be rescaled.
+        If another process runs the query, or its state has another number of key groups and is not rescaled.
     """
     check_type(writer, DataStreamWriter, "start_query", "a writer of a stream", "give df.writeStream...")
     check_path(checkpoint, "start_query")
     check_settings(config, "the config of start_query")
     bridge = bridge_of(spark)
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
-    folder = Folder(bridge, checkpoint)
-    mark = mark_checkpoint(Access(bridge), folder, keep_requests=bool(local_query_names(bridge, folder)))
+    folder = HadoopPath(bridge, checkpoint)
+    marker = write_marker(Access(bridge), folder, keep_requests=bool(local_query_names(bridge, folder)))
     try:
-        numbers = _Numbers.at_start(configuration, recover_rescale(bridge, checkpoint), cluster_cores(bridge))
-        if numbers.target != numbers.first and numbers.unfinished is None:
+        numbers = _KeyGroupNumbers.at_start(configuration, recover_rescale(bridge, checkpoint), cluster_cores(bridge))
+        if numbers.target != numbers.initial and numbers.unfinished_batch is None:
             rescale(checkpoint, numbers.target, spark=bridge.spark)
-            numbers = replace(numbers, first=numbers.target)
+            numbers = replace(numbers, initial=numbers.target)
         writer = writer.option("checkpointLocation", checkpoint)
         start = QueryStart(bridge, writer, checkpoint, session_settings(bridge))
-        with with_settings(bridge.spark, {SHUFFLE_PARTITIONS: str(numbers.first)}):
+        with with_settings(bridge.spark, {SHUFFLE_PARTITIONS: str(numbers.initial)}):
             query = RescalableQuery(start)
     except BaseException:
         try:
-            (mark.restore_previous if local_query_names(bridge, folder) else mark.remove)()
+            (marker.restore_previous if local_query_names(bridge, folder) else marker.remove)()
         except Exception:  # the first error is raised
-            log.warning("the mark of this process stays in %s", checkpoint, exc_info=True)
+            log.warning("the marker of this process stays in %s", checkpoint, exc_info=True)
         raise
-    Service(query, folder, mark).start()
+    RescaleService(query, folder, marker).start()
     record_progress(bridge, str(query.id), checkpoint)
-    if numbers.target != numbers.first and numbers.unfinished is not None:
-        _rescale_after(query, numbers.unfinished, numbers.target)
+    if numbers.target != numbers.initial and numbers.unfinished_batch is not None:
+        _rescale_after_batch(query, numbers.unfinished_batch, numbers.target)
     return query
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _KeyGroupNumbers:
     """The numbers of key groups of a query that is about to start.
 
-    `target` is the number after a rescale that the options request. `unfinished` is the batch that must be finished
-    with the number `first` before; None if there is none.
+    `target` is the number after the rescale that the options request. `unfinished_batch` is the batch that must finish
+    with the number `initial` before that rescale; None if there is none.
     """
 
-    first: int
+    initial: int
     target: int
-    unfinished: int | None = None
+    unfinished_batch: int | None = None
 
     @classmethod
-    def at_start(cls, configuration: Configuration, checkpoint: Checkpoint | None, cores: int) -> _Numbers:
+    def at_start(cls, configuration: Configuration, checkpoint: Checkpoint | None, cores: int) -> _KeyGroupNumbers:
         """Return the numbers; raise `StateError` if option and state differ and `state.rescale-on-restart` is false."""
         requested = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
-        begun = None if checkpoint is None else checkpoint.latest("offsets")
-        number = None if checkpoint is None or begun is None else checkpoint.offsets(begun).max_parallelism
-        if checkpoint is None or begun is None or number is None:
-            first = requested or default_max_parallelism(configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cores)
-            return cls(first, first)
+        started = None if checkpoint is None else checkpoint.latest_batch("offsets")
+        number = None if checkpoint is None or started is None else checkpoint.offset_entry(started).max_parallelism
+        if checkpoint is None or started is None or number is None:
+            initial = requested or default_max_parallelism(configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cores)
+            return cls(initial, initial)
         if requested is not None and requested != number and not configuration.flag(o.RESCALE_ON_RESTART):
-            raise StateError.differs(checkpoint.location, number, requested)
-        finished = checkpoint.latest("commits")
-        return cls(number, requested or number, begun if finished is None or finished < begun else None)
+            path = checkpoint.location
+            raise StateError(
+                f"the state in {path} has max parallelism {number}, and the query requests {requested}",
+                hint=f"leave pipeline.max-parallelism unset to continue with {number}, set state.rescale-on-restart, "
+                f"or run `penstock state rescale {path} --max-parallelism {requested}`",
+            )
+        finished = checkpoint.latest_batch("commits")
+        return cls(number, requested or number, started if finished is None or finished < started else None)
 
 
-def _rescale_after(query: RescalableQuery, batch: int, number: int) -> None:
-    """Rescale a query that has just started, once the unfinished batch of its last run is done."""
+def _rescale_after_batch(query: RescalableQuery, batch: int, number: int) -> None:
+    """Rescale a query that has just started, once the unfinished batch of its last run has finished."""
     try:
         if query.wait_for_batch(batch):
             query.rescale(number)
@@ -140,5 +150,5 @@ def _rescale_after(query: RescalableQuery, batch: int, number: int) -> None:
         if query.isActive:
             query.stop()
             raise
-    if not query.isActive:  # it failed, with its own error, or processed all available data
+    if not query.isActive:  # it failed, which PySpark reports, or has processed all available data
         log.warning("the query ended before its state was rescaled to %d; its next start rescales it", number)

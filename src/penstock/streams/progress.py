@@ -5,23 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.streams.offsets import KEY, planned_of
+from penstock.connectors.kafka.streams.offsets import KEY, planned_batch_of
 from penstock.errors import StreamError
-from penstock.state.layout import OffsetEntry
+from penstock.state.log_entries import OffsetEntry, parse_offset
 from penstock.state.progress_files import PENSTOCK_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from penstock.connectors.kafka.streams.micro_batches import BatchDecision
     from penstock.connectors.kafka.streams.offsets import PlannedBatch
     from penstock.connectors.kafka.streams.pace import MeasuredBatch
 
-_PARTITION = re.compile(r".+-\d+")
+_PARTITION = re.compile(r".+-\d+")  # topic and partition, as Penstock's source names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class OperatorState:
     """Spark's name of the operator, such as ``stateStoreSave``."""
     partitions: int
     size: int
-    """Its bytes: of its files for RocksDB, otherwise in memory."""
+    """Its bytes: in its files for RocksDB, otherwise in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +39,17 @@ class BatchProgress:
     """A finished batch.
 
     `query` is the name of the query, or its id if it has no name. `seconds` is the duration, without waiting for the
-    trigger. `ends` is the sum of the end offsets of its topics when it was planned, and `lag` the number of records
+    trigger. `end_offset_sum` is the sum of its topics' end offsets when it was planned, and `lag` the number of records
     that it left unread; None if a source does not report them. `decision` is None if its source is not Penstock's.
-    `cores` are those of the cluster; None if they were not recorded.
+    `started` is in seconds since the epoch. `cores` is the number of cores of the cluster; None if not recorded.
     """
 
     query: str
     batch: int
-    began: float
+    started: float
     seconds: float
     rows: int
-    ends: int | None
+    end_offset_sum: int | None
     lag: int | None
     decision: BatchDecision | None
     cores: int | None
@@ -58,9 +57,9 @@ class BatchProgress:
 
 
 def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
-    """Return the batches that ran, in order, from events as ``StreamingQueryProgress.json``.
+    """Return the batches that ran, in order, from texts that are ``StreamingQueryProgress.json``.
 
-    Raise `StreamError` if a text is not such an event, or the events belong to several queries.
+    Raise `StreamError` if a text is not such an event, or if the events belong to several queries.
     """
     batches: dict[int, BatchProgress] = {}
     queries = set()
@@ -69,50 +68,40 @@ def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
             event = json.loads(text)
             if "addBatch" not in event["durationMs"]:
                 continue  # Spark only looked for new rows
-            batch = _batch(event)
+            batch = _parse_batch(event)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError.no_progress(path, f"event {number} is {text[:60]!r}") from error
         queries.add(event["id"])
         batches[batch.batch] = batch
     if len(queries) > 1:
-        raise StreamError.several_queries(path, len(queries))
+        raise StreamError(f"{path} has the progress of {len(queries)} queries", hint="write a file for each of them")
     return [batches[number] for number in sorted(batches)]
 
 
-def _batch(event: Mapping[str, Any]) -> BatchProgress:
-    offsets = [_offset(source.get("endOffset")) for source in event["sources"]]
-    read = _sum(_records(offset) for offset in offsets)
-    ends = _sum(_records(_offset(source.get("latestOffset"))) for source in event["sources"])
-    planned = [planned_of(offset) for offset in offsets]
-    began = dt.datetime.fromisoformat(event["timestamp"]).timestamp()
+def _parse_batch(event: Mapping[str, Any]) -> BatchProgress:
+    offsets = [parse_offset(source.get("endOffset")) for source in event["sources"]]
+    read_sum = _sum_or_none(_sum_offsets(offset) for offset in offsets)
+    end_sum = _sum_or_none(_sum_offsets(parse_offset(source.get("latestOffset"))) for source in event["sources"])
+    planned = [planned_batch_of(offset) for offset in offsets]
+    started = dt.datetime.fromisoformat(event["timestamp"]).timestamp()
     return BatchProgress(
         query=event.get("name") or event["id"],
         batch=int(event["batchId"]),
-        began=began,
+        started=started,
         seconds=int(event["durationMs"]["triggerExecution"]) / 1000,
         rows=int(event["numInputRows"]),
-        ends=ends,
-        lag=None if ends is None or read is None else max(ends - read, 0),
+        end_offset_sum=end_sum,
+        lag=None if end_sum is None or read_sum is None else max(end_sum - read_sum, 0),
         decision=next((batch.decision for batch in planned if batch is not None), None),
         cores=event.get(PENSTOCK_KEY, {}).get("cores"),
-        state=tuple(_state(operator) for operator in event["stateOperators"]),
+        state=tuple(_parse_state(operator) for operator in event["stateOperators"]),
     )
 
 
-def _offset(reported: object) -> dict[str, Any]:
-    """Return the offset of a source, which Spark reports as an object or as JSON text; empty if it is neither."""
-    if isinstance(reported, str):
-        try:
-            reported = json.loads(reported)
-        except ValueError:
-            return {}
-    return reported if isinstance(reported, dict) else {}
-
-
-def _records(offset: Mapping[str, Any]) -> int | None:
+def _sum_offsets(offset: Mapping[str, Any]) -> int | None:
     """Return the sum of the offsets of a topic's partitions; None if the source is not a topic.
 
-    Penstock's source reports ``{"topic-0": 5}``, and Spark's own ``{"topic": {"0": 5}}``.
+    Penstock's source reports ``{"topic-0": 5}``, and Spark's source ``{"topic": {"0": 5}}``.
     """
     total, is_topic = 0, False
     for name, value in offset.items():
@@ -125,8 +114,8 @@ def _records(offset: Mapping[str, Any]) -> int | None:
     return total if is_topic else None
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum; None if there are no numbers, or any of them is None."""
+def _sum_or_none(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum; None if there are no numbers, or a number is None."""
     total = None
     for number in numbers:
         if number is None:
@@ -135,7 +124,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return total
 
 
-def _state(operator: Mapping[str, Any]) -> OperatorState:
+def _parse_state(operator: Mapping[str, Any]) -> OperatorState:
     files = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
     return OperatorState(
         str(operator["operatorName"]),
@@ -153,7 +142,7 @@ class BatchRecord:
     """The index of the source in the query, from 0."""
     decision: BatchDecision
     ran: MeasuredBatch | None
-    """The records and the duration; None if the batch is running, or the query was stopped during it."""
+    """The measured records and duration; None if the batch is running, or the query was stopped during the batch."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -161,22 +150,24 @@ class BatchRecord:
 
 
 def parse_batches(logs: Mapping[int, str], path: str) -> list[BatchRecord]:
-    """Return the batches that Penstock decided, in order, as recorded in the offsets of the checkpoint.
+    """Return the batches whose records Penstock chose, in order, as recorded in the offsets of the checkpoint.
 
     `logs` has the texts of the files in a checkpoint's ``offsets``, by batch.
     """
-    entries = {batch: OffsetEntry.parse(logs[batch], f"{path}/offsets/{batch}").sources for batch in sorted(logs)}
+    entries = {
+        batch: OffsetEntry.parse(logs[batch], f"{path}/offsets/{batch}").source_offsets for batch in sorted(logs)
+    }
     records = []
     for source in range(max(map(len, entries.values()), default=0)):
         planned: dict[int, PlannedBatch] = {}
         last_offset = None
         for number, offsets in entries.items():
             offset = offsets[source] if source < len(offsets) else {}
-            batch = planned_of(offset)
-            if batch is not None and offset != last_offset:  # otherwise this source had nothing to read
+            batch = planned_batch_of(offset)
+            if batch is not None and offset != last_offset:  # an unchanged offset: nothing was read
                 planned[number] = batch
             last_offset = offset
-        durations = [batch.before for batch in planned.values()][1:]  # each batch records its predecessor
-        for (number, batch), ran in zip_longest(planned.items(), durations):
+        measured = [batch.previous_batch for batch in planned.values()][1:]  # each batch records its predecessor
+        for (number, batch), ran in zip_longest(planned.items(), measured):
             records.append(BatchRecord(number, source, batch.decision, ran))
     return sorted(records, key=lambda record: (record.batch, record.source))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import StreamError
-from penstock.state.layout import OffsetEntry
-from penstock.state.progress_files import PROGRESS
+from penstock.state.log_entries import OffsetEntry
+from penstock.state.progress_files import PROGRESS_FOLDER
 from penstock.streams.progress import BatchProgress, BatchRecord, parse_batches, parse_progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class LocalTextFiles:
     def __str__(self) -> str:
         return str(self.path)
 
-    def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a folder below, by name; None if nothing exists there.
+    def texts(self, subfolder: str = "") -> dict[str, str] | None:
+        """Return the text of the file, or of the files in a subfolder, by name; None if nothing exists there.
 
-        Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. So are files that are
-        removed during the call, as Spark does with the logs of old batches.
+        Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. Files that are removed
+        during the call are omitted, too: Spark removes the logs of old batches.
         """
-        path = self.path / below
+        path = self.path / subfolder
         files = [file for file in path.iterdir() if file.name[0] != "."] if path.is_dir() else [path]
         texts = {}
         for file in files:
@@ -45,14 +44,14 @@ class LocalTextFiles:
 class HadoopTextFiles:
     """A text file, or a folder of text files, of a file system of Hadoop."""
 
-    folder: Folder
+    path: HadoopPath
 
     def __str__(self) -> str:
-        return str(self.folder)
+        return str(self.path)
 
-    def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a folder below, by name; see `LocalTextFiles`."""
-        path = self.folder.child(below) if below else self.folder
+    def texts(self, subfolder: str = "") -> dict[str, str] | None:
+        """Return the text of the file, or of the files in a subfolder, by name; see `LocalTextFiles`."""
+        path = self.path.child(subfolder) if subfolder else self.path
         if not path.exists():
             return None
         if not path.is_folder():
@@ -67,34 +66,34 @@ TextFiles = LocalTextFiles | HadoopTextFiles
 
 def read_progress(files: TextFiles) -> list[BatchProgress]:
     """Return the progress in a checkpoint, or in a file of lines; raise `StreamError` if there is none."""
-    recorded = files.texts(PROGRESS)
-    if recorded is not None:
-        batches = parse_progress([text for name, text in recorded.items() if name.endswith(".json")], str(files))
+    progress = files.texts(PROGRESS_FOLDER)
+    if progress is not None:
+        batches = parse_progress([text for name, text in progress.items() if name.endswith(".json")], str(files))
         return _after_rescale(batches, files)
-    is_checkpoint = files.texts("offsets") is not None  # its only file may be the query's id
+    is_checkpoint = files.texts("offsets") is not None  # its folder may have a single file, too: `metadata`
     texts = files.texts()
     if texts is None:
-        raise StreamError.no_progress(str(files), "there is nothing there")
+        raise StreamError.no_progress(str(files), "the path does not exist")
     if is_checkpoint or len(texts) != 1:
-        raise StreamError.no_progress(str(files), f"there is no {PROGRESS!r} in this folder")
+        raise StreamError.no_progress(str(files), f"there is no {PROGRESS_FOLDER!r} in this folder")
     (text,) = texts.values()
     return parse_progress([line for line in text.splitlines() if line.strip()], str(files))
 
 
 def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[BatchProgress]:
-    """Update the key groups of the last batch if a rescale followed, for whose batch Spark reports no progress."""
+    """Update the key groups of the last batch if a rescale followed, as Spark reports no progress of a rescale."""
     logs = {int(name): text for name, text in (files.texts("offsets") or {}).items() if name.isdigit()}
     newest = max(logs, default=-1)
     if not batches or newest <= batches[-1].batch:
         return batches
     number = OffsetEntry.parse(logs[newest], f"{files}/offsets/{newest}").max_parallelism
     last = batches[-1]
-    before = max((operator.partitions for operator in last.state), default=number)
-    if number is None or number == before:
+    previous = max((operator.partitions for operator in last.state), default=number)
+    if number is None or number == previous:
         return batches
     # Operators without a key always have a single group.
     state = tuple(
-        replace(operator, partitions=number) if operator.partitions == before else operator for operator in last.state
+        replace(operator, partitions=number) if operator.partitions == previous else operator for operator in last.state
     )
     return [*batches[:-1], replace(last, state=state)]
 
@@ -104,5 +103,8 @@ def read_batches(files: TextFiles) -> list[BatchRecord]:
     logs = files.texts("offsets")
     batches = parse_batches({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(files))
     if not batches:
-        raise StreamError.no_batches(str(files))
+        raise StreamError(
+            f"Penstock chose the records of no batch in {files}",
+            hint="read the topic with the format penstock_kafka; only Spark's last hundred batches are recorded",
+        )
     return batches

@@ -1,1 +1,1 @@
-"""The REST API and the web page, computed from the job records that the log, `explain` and the terminal show."""
+"""The REST API and the web page, computed from job records: of this process, or loaded from event logs."""

@@ -1,4 +1,4 @@
-"""Authorisation of requests, and the job or vertex that a request names."""
+"""Authorization of requests, and the job or vertex that a request names."""
 
 import hashlib
 import hmac
@@ -13,17 +13,17 @@ VertexId = Annotated[str, Path(pattern="^v[0-9]{1,9}$", description="The id of a
 
 
 def cookie_name(token: str) -> str:
-    """Return the cookie name of a server: it depends on the token, as browsers send cookies to all ports of a host."""
+    """Return the cookie name of a server. It contains a hash, as browsers send a cookie to all ports of a host."""
     return f"penstock-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def has_cookie(request: Request) -> bool:
-    """Whether the request carries the token in its cookie."""
+    """Whether the request carries the token in the cookie of this server."""
     return _is_token(request.cookies.get(cookie_name(request.app.state.token), ""), request)
 
 
 def has_token(request: Request) -> bool:
-    """Whether the request carries the token: as a bearer token, in its cookie, or in its address."""
+    """Whether the request carries the token: as a bearer token, in the cookie, or in the address."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     return (
         _is_token(bearer, request) or has_cookie(request) or _is_token(request.query_params.get("token", ""), request)
@@ -46,7 +46,7 @@ def get_record(request: Request, job_id: JobId) -> JobRecord:
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")
-    return record.frozen()
+    return record.snapshot()
 
 
 Record = Annotated[JobRecord, Depends(get_record)]

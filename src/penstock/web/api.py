@@ -1,7 +1,8 @@
-"""The web application: the REST API, the page, and access control."""
+"""The web application: the REST API, the web pages, and access control."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from penstock.web import pages, rest, site
 from penstock.web.access import require_token
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fastapi import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,16 +27,16 @@ if TYPE_CHECKING:
     from penstock.streams.reading import TextFiles
     from penstock.web.store import JobStore
 
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-_HEADERS = [
-    (b"content-security-policy", _POLICY.encode()),
+_SECURITY_HEADERS = [
+    (b"content-security-policy", _CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
-_LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
+_LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 
 def create_app(
@@ -52,36 +51,36 @@ def create_app(
 ) -> FastAPI:
     """Build the web application, which also shows the batches of `streams`.
 
-    Cancelling requires the token; on an address that other machines can reach, every request requires it. Without a
-    driver in this process, `slots`, the number of tasks that can run at the same time, is 0, and `metrics` is None.
+    Cancelling requires the token; on an address that other machines can reach, every request requires it. `slots` is
+    the number of tasks that the driver in this process can run at the same time, and `spark` the version of Spark. In a
+    process without a driver, they are 0 and empty, and `metrics` is None.
     """
-    open_to_others = not is_loopback(address)
+    is_reachable_by_others = not is_loopback(address)
     app = FastAPI(
         title="Penstock",
         version=penstock.__version__,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,  # served by a route of `rest`, which requires the token where all routes do
-        dependencies=[Depends(require_token)] if open_to_others else [],
+        openapi_url=None,  # served by a route of `rest`, which requires the token like all other routes
+        dependencies=[Depends(require_token)] if is_reachable_by_others else [],
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )
-    app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
-    app.state.answers, app.state.metrics, app.state.streams = rest.AnswerCache(), metrics, streams
+    app.state.store, app.state.token, app.state.slots, app.state.metrics = store, token, slots, metrics
+    app.state.spark_version, app.state.streams, app.state.responses = spark, streams, rest.ResponseCache()
     app.include_router(rest.router)
     app.include_router(site.router)
-    if not open_to_others:
-        # Prevent DNS rebinding: a foreign site could resolve its own name to a loopback address.
-        own = f"[{address}]" if ":" in address else address
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK, own])
-
+    if not is_reachable_by_others:
+        # Prevent DNS rebinding: another site could resolve its name to a loopback address.
+        own_host = f"[{address}]" if ":" in address else address
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK_HOSTS, own_host])
     app.add_middleware(SecurityHeaders)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid_address)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer a request that is rejected or names nothing: a page for browsers, JSON for other clients."""
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Answer a request that is rejected, or whose object does not exist: a page for browsers, JSON for others."""
     assert isinstance(error, HTTPException)
     if not _is_browser(request):
         return await http_exception_handler(request, error)
@@ -91,7 +90,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     return HTMLResponse(pages.problem(title, text), error.status_code, error.headers)
 
 
-async def _invalid_address(request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     """Answer a request whose address is not valid."""
     assert isinstance(error, RequestValidationError)
     if not _is_browser(request):
@@ -116,7 +115,7 @@ class SecurityHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
+                message["headers"] = [*message["headers"], *_SECURITY_HEADERS]
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -47,7 +47,7 @@ class NamedJob(Answer):
 
 
 class TimedJob(NamedJob):
-    """A job with its times in milliseconds, -1 for unknown."""
+    """A job; times in milliseconds, -1 for unknown."""
 
     state: str
     start_time: int
@@ -70,7 +70,7 @@ class JobsOverview(Answer):
 
 
 class InputEdge(Answer):
-    """An edge of the stream graph; `type-num` is "0" for the only input of its target, else inputs count from "1"."""
+    """An edge of the stream graph; `type-num` is "0" for the only input of its target, else the input's number."""
 
     type_num: str
     partitioner: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,35 +14,33 @@ from penstock.web import formatting
 from penstock.web.steps import Step, Timing, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
-
     from penstock.decisions.record import DecisionRecord
     from penstock.history.record import JobRecord
 
-_IDLE = "Seconds in which no task ran"
-_MIN_DIFFERENCE = 0.2
-"""Seconds by which a step must differ to be reported."""
+_IDLE_FIGURE = "Seconds in which no task ran"
+_MIN_SECONDS = 0.2
+"""The smallest difference in seconds to report."""
 _MAX_SENTENCES = 3
-GREW = 1.1
+GROWTH_FACTOR = 1.1
 """A source has grown or shrunk if its number of rows changed by at least this factor."""
-_FIGURE = re.compile(
+_NUMBER = re.compile(
     r"(?<![\w.-])\d[\d.,]*(?:\s?%|\s?(?:B|[KMGT]iB)\b|\s(?:core|file|group|partition|row|step|table|task)s?\b)?"
 )
-"""A number with its unit; digits within a table name do not match."""
+"""A number with its unit; digits within the name of a table do not match."""
 _IMPORTANCE = (DecisionKind.BROADCAST, DecisionKind.JOIN_ALGORITHM, DecisionKind.JOIN_ORDER, DecisionKind.SKEW)
-"""The kinds that change the run time most often, the most frequent first."""
+"""The kinds of decisions that change the run time most often, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of both runs, formatted; `change` is empty if it did not change."""
+    """A figure or an option of both runs, as text; `change` is the relative change, empty if none is shown."""
 
     name: str
     before: str
     after: str
     change: str
     increase: float = 0.0
-    """Later value minus earlier value, in the unit of the figure."""
+    """The later value minus the earlier value, in the unit of the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +53,14 @@ class StepPair:
 
     @property
     def slowdown(self) -> float | None:
-        """The additional seconds of the later run; None if the step did not finish in both runs."""
+        """The additional seconds of the later run; None unless the step finished in both runs."""
         steps = (self.before, self.after)
         before, after = (None if step is None or step.state != "finished" else step.seconds for step in steps)
         return None if before is None or after is None else after - before
 
     @property
     def cost(self) -> float | None:
-        """The slowdown, or the duration of a new step, or the negative duration of a removed step; None if unknown."""
+        """The seconds that the step adds to the later run, negative for a removed or faster step; None if unknown."""
         if self.before is None and self.after is not None:
             return self.after.seconds if self.after.state == "finished" else None
         if self.after is None and self.before is not None:
@@ -69,12 +68,12 @@ class StepPair:
         return self.slowdown
 
     def __str__(self) -> str:
-        difference = formatting.seconds(abs(self.cost or 0.0))
+        seconds = formatting.seconds(abs(self.cost or 0.0))
         if self.before is None:
-            return f"new step: {self.label}, {difference}"
+            return f"new step: {self.label}, {seconds}"
         if self.after is None:
-            return f"removed step: {self.label}, {difference}"
-        return f"{self.label}: {difference} {'slower' if (self.cost or 0.0) > 0 else 'faster'}"
+            return f"removed step: {self.label}, {seconds}"
+        return f"{self.label}: {seconds} {'slower' if (self.cost or 0.0) > 0 else 'faster'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +89,14 @@ class Difference:
             return f"no longer: {self.before}"
         if self.before is None:
             return f"now: {self.after}"
-        location, colon, _ = self.after.partition(": ")
+        location, colon, _ = self.after.partition(": ")  # not repeated in the text of the earlier decision
         before = self.before.partition(", as ")[0].removeprefix(f"{location}{colon}")
         return f"now: {self.after}; before: {before}"
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A source and the numbers of rows that two runs read from it, which may be fewer than it has."""
+    """A source (or several with equal numbers) and how many of its rows each run read, which need not be all rows."""
 
     label: str
     before: int
@@ -117,10 +116,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences between an earlier and a later run, which may still be running.
+    """The differences between an earlier and a later run; the later run may still be running.
 
-    It has the totals and the paired steps of both runs, the decisions and options that differ, and the sources that
-    grew or shrank.
+    `figures` are the totals of both runs, `steps` their paired steps, `decisions` and `options` those that differ, and
+    `sources` those that grew or shrank.
     """
 
     figures: tuple[Figure, ...]
@@ -133,25 +132,25 @@ class Comparison:
     @classmethod
     def of(cls, before: JobRecord, after: JobRecord, now: float) -> Comparison:
         """Compare two runs."""
-        old, new = steps_of(before, now), steps_of(after, now)
-        figures = _figures(before, after, old, new, now)
-        old_ended, new_ended = (record.state == "FINISHED" for record in (before, after))
+        old_steps, new_steps = steps_of(before, now), steps_of(after, now)
+        figures = _figures(before, after, old_steps, new_steps, now)
+        finished = {"old_finished": before.state == "FINISHED", "new_finished": after.state == "FINISHED"}
         is_running = not after.is_ended
         if is_running:  # totals of an unfinished run are not comparable
             figures = (replace(figure, change="", increase=0.0) for figure in figures)
         return cls(
             tuple(figures),
-            tuple(_step_pairs(old, new)),
-            tuple(differing_decisions(before.decisions, after.decisions, old_ended=old_ended, new_ended=new_ended)),
+            tuple(_step_pairs(old_steps, new_steps)),
+            tuple(differing_decisions(before.decisions, after.decisions, **finished)),
             tuple(_options(before, after)),
-            tuple(growth(old, new)),
+            tuple(growth(old_steps, new_steps)),
             is_running,
         )
 
     @property
     def sentences(self) -> list[str]:
-        """The most important differences as sentences, the most important first."""
-        sentences = [str(growth) for growth in self.sources[:_MAX_SENTENCES]]
+        """The main differences as sentences, the most important first."""
+        sentences = [str(source) for source in self.sources[:_MAX_SENTENCES]]
         sentences += [str(difference) for difference in self.decisions[:_MAX_SENTENCES]]
         sentences += [
             f"{option.name} is {option.after} instead of {option.before}" for option in self.options[:_MAX_SENTENCES]
@@ -161,68 +160,69 @@ class Comparison:
         sentences += [
             f"No task ran for {figure.after}, in the earlier run for {figure.before}"
             for figure in self.figures
-            if figure.name == _IDLE and abs(figure.increase) >= _MIN_DIFFERENCE
+            if figure.name == _IDLE_FIGURE and abs(figure.increase) >= _MIN_SECONDS
         ]
-        return sentences[:_MAX_SENTENCES] + self._times() + sentences[_MAX_SENTENCES:]
+        # The first sentences are causes, so the steps whose durations they explain follow.
+        return sentences[:_MAX_SENTENCES] + self._time_sentences() + sentences[_MAX_SENTENCES:]
 
-    def _times(self) -> list[str]:
-        """Describe the steps that explain most of the time difference, and the largest opposite change."""
-        sign = 1 if self.figures[0].increase >= 0 else -1
-        costs = {
-            pair: sign * pair.cost for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _MIN_DIFFERENCE
+    def _time_sentences(self) -> list[str]:
+        """Describe the steps that explain most of the time difference, and the largest difference of opposite sign."""
+        sign = 1 if self.figures[0].increase >= 0 else -1  # the first figure is the duration
+        shares = {
+            pair: sign * pair.cost for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _MIN_SECONDS
         }
-        explaining = sorted((pair for pair in costs if costs[pair] > 0), key=lambda pair: -costs[pair])
-        opposite = sorted((pair for pair in costs if costs[pair] < 0), key=costs.__getitem__)
+        explaining = sorted((pair for pair in shares if shares[pair] > 0), key=lambda pair: -shares[pair])
+        opposite = sorted((pair for pair in shares if shares[pair] < 0), key=shares.__getitem__)
         return [str(pair) for pair in (*explaining[:_MAX_SENTENCES], *opposite[:1])]
 
 
 def _figures(
-    before: JobRecord, after: JobRecord, old: Sequence[Step], new: Sequence[Step], now: float
+    before: JobRecord, after: JobRecord, old_steps: Sequence[Step], new_steps: Sequence[Step], now: float
 ) -> Iterable[Figure]:
     def totals(figure: Callable[[Step], int | None]) -> tuple[int, int]:
-        return sum(figure(step) or 0 for step in old), sum(figure(step) or 0 for step in new)
+        return sum(figure(step) or 0 for step in old_steps), sum(figure(step) or 0 for step in new_steps)
 
-    first, second = before.summary(), after.summary()
+    old, new = before.summary(), after.summary()
     seconds = before.seconds(now), after.seconds(now)
     yield _figure("Seconds", *seconds, formatting.seconds)
-    idle = Timing.of(old, seconds[0]).idle_seconds, Timing.of(new, seconds[1]).idle_seconds
-    yield _figure(_IDLE, *idle, formatting.seconds)
-    yield _figure("Tasks", first.tasks, second.tasks, formatting.count)
+    idle = Timing.of(old_steps, seconds[0]).idle_seconds, Timing.of(new_steps, seconds[1]).idle_seconds
+    yield _figure(_IDLE_FIGURE, *idle, formatting.seconds)
+    yield _figure("Tasks", old.tasks, new.tasks, formatting.count)
     yield _figure("Rows read", *totals(lambda step: step.rows_in if step.source else 0), formatting.rows)
     yield _figure("Bytes read", *totals(lambda step: step.bytes_in if step.source else 0), formatting.size)
     yield _figure("Bytes spilled to disk", *totals(lambda step: step.spilled), formatting.size)
-    yield _figure("Bytes not shuffled", first.not_shuffled, second.not_shuffled, formatting.size)
-    yield _figure("Wrong estimates", first.missed, second.missed, formatting.count)
+    yield _figure("Bytes not shuffled", old.not_shuffled, new.not_shuffled, formatting.size)
+    yield _figure("Wrong estimates", old.missed, new.missed, formatting.count)
 
 
 def _figure(name: str, before: float | None, after: float | None, show: Callable[[float | None], str]) -> Figure:
-    shown = show(before), show(after)
+    texts = show(before), show(after)
     change = ""
-    if before and after is not None and shown[0] != shown[1]:
+    if before and after is not None and texts[0] != texts[1]:
         change = (
             f"{after / before:,.1f} times as much"
             if after >= 2 * before
             else f"{100 * (after - before) / before:+.0f} %"
         )
-    return Figure(name, *shown, change, (after or 0.0) - (before or 0.0))
+    return Figure(name, *texts, change, (after or 0.0) - (before or 0.0))
 
 
-def _step_pairs(old: Sequence[Step], new: Sequence[Step]) -> Iterable[StepPair]:
-    unmatched = _numbered(old)
-    for key, step in _numbered(new).items():
+def _step_pairs(old_steps: Sequence[Step], new_steps: Sequence[Step]) -> Iterable[StepPair]:
+    unmatched = _by_label_and_number(old_steps)
+    for key, step in _by_label_and_number(new_steps).items():
         yield StepPair(step.label, unmatched.pop(key, None), step)
     for step in unmatched.values():
         yield StepPair(step.label, step, None)
 
 
-def _numbered(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
-    """Return steps by label and by their number among the steps with this label."""
+def _by_label_and_number(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
+    """Return the steps, keyed by label and by number among the steps with this label."""
     counts: Counter[str] = Counter()
-    numbered = {}
+    steps_by_key = {}
     for step in steps:
-        numbered[step.label, counts[step.label]] = step
+        steps_by_key[step.label, counts[step.label]] = step
         counts[step.label] += 1
-    return numbered
+    return steps_by_key
 
 
 def _options(before: JobRecord, after: JobRecord) -> Iterable[Figure]:
@@ -233,17 +233,17 @@ def _options(before: JobRecord, after: JobRecord) -> Iterable[Figure]:
 
 
 def differing_decisions(
-    old: Iterable[DecisionRecord], new: Iterable[DecisionRecord], *, old_ended: bool = True, new_ended: bool = True
+    old: list[DecisionRecord], new: list[DecisionRecord], *, old_finished: bool = True, new_finished: bool = True
 ) -> list[Difference]:
-    """Return the decisions that differ between two runs, the most important first.
+    """Return the decisions that differ between an old and a new run, the most important first.
 
     Decisions that an unfinished run lacks are not reported.
     """
-    # Equal decisions cancel out wherever they are in the graph. The others are paired by operator, then by tables.
-    _, removed, added = _paired(_without_counts(old), _without_counts(new), _outcome)
-    pairs, removed, added = _paired(removed, added, lambda decision: (decision.kind, decision.nodes))
-    # With another size of data, operators may have other numbers, and a join of the same tables swapped sides.
-    pairs_by_table, removed, added = _paired(
+    # Equal decisions are no difference, wherever they are in the graph. The other decisions are paired by operator.
+    _, removed, added = _pair(_without_counts(old), _without_counts(new), _outcome)
+    pairs, removed, added = _pair(removed, added, lambda decision: (decision.kind, decision.nodes))
+    # Then by tables: after a change of data sizes, operators may have other ids, and the sides of a join be swapped.
+    pairs_by_table, removed, added = _pair(
         removed, added, lambda decision: (decision.kind, frozenset(decision.tables) or decision.nodes)
     )
     differences = [
@@ -252,15 +252,15 @@ def differing_decisions(
         if before.is_shown or after.is_shown
     ]
     differences += [
-        Difference(before.kind, before.sentence, None) for before in removed if before.is_shown and new_ended
+        Difference(before.kind, before.sentence, None) for before in removed if before.is_shown and new_finished
     ]
-    differences += [Difference(after.kind, None, after.sentence) for after in added if after.is_shown and old_ended]
+    differences += [Difference(after.kind, None, after.sentence) for after in added if after.is_shown and old_finished]
     ranks: dict[str, int] = {kind: rank for rank, kind in enumerate(_IMPORTANCE)}
     return sorted(differences, key=lambda difference: ranks.get(difference.kind, len(ranks)))
 
 
 def _without_counts(decisions: Iterable[DecisionRecord]) -> list[DecisionRecord]:
-    """Leave out decisions about numbers of tasks and partitions, which differ a little in every run."""
+    """Omit decisions about numbers of tasks and partitions that were carried out: they differ slightly in every run."""
     return [
         decision
         for decision in decisions
@@ -269,15 +269,15 @@ def _without_counts(decisions: Iterable[DecisionRecord]) -> list[DecisionRecord]
 
 
 def _outcome(decision: DecisionRecord) -> Hashable:
-    """Return what was done: the sentence up to its reason, without figures."""
-    action = _FIGURE.sub("", decision.sentence.partition(", as ")[0])
-    return decision.kind, action, _FIGURE.sub("", decision.instead)
+    """Return what was done, as a key: the kind, the sentence without its reason and figures, and the fallback."""
+    action = _NUMBER.sub("", decision.sentence.partition(", as ")[0])
+    return decision.kind, action, _NUMBER.sub("", decision.instead)
 
 
-def _paired(
+def _pair(
     old: Sequence[DecisionRecord], new: Sequence[DecisionRecord], key: Callable[[DecisionRecord], Hashable]
 ) -> tuple[list[tuple[DecisionRecord, DecisionRecord]], list[DecisionRecord], list[DecisionRecord]]:
-    """Return the pairs of decisions with the same key, in order, and the decisions without a partner: old, new."""
+    """Return the pairs of decisions with the same key, in order, then the old and the new decisions without a pair."""
     unmatched: dict[Hashable, deque[DecisionRecord]] = {}
     for decision in old:
         unmatched.setdefault(key(decision), deque()).append(decision)
@@ -291,20 +291,20 @@ def _paired(
     return pairs, [decision for decisions in unmatched.values() for decision in decisions], added
 
 
-def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
+def growth(old_steps: Sequence[Step], new_steps: Sequence[Step]) -> list[Growth]:
     """Return the sources that grew or shrank, the largest change first."""
-    before = rows_of_sources(old)
-    names_by_rows: dict[tuple[int, int], list[str]] = {}  # equal numbers are mostly several reads of a table
-    for name, rows in rows_of_sources(new).items():
-        if name in before:
-            names_by_rows.setdefault((before[name], rows), []).append(name)
+    old_rows = rows_of_sources(old_steps)
+    names_by_rows: dict[tuple[int, int], list[str]] = {}  # sources with equal numbers mostly read the same table
+    for name, rows in rows_of_sources(new_steps).items():
+        if name in old_rows:
+            names_by_rows.setdefault((old_rows[name], rows), []).append(name)
     sources = [Growth(listed(names, "tables"), *rows) for rows, names in names_by_rows.items()]
-    changed = [source for source in sources if source.factor >= GREW or source.factor <= 1 / GREW]
+    changed = [source for source in sources if source.factor >= GROWTH_FACTOR or source.factor <= 1 / GROWTH_FACTOR]
     return sorted(changed, key=lambda source: abs(source.after - source.before), reverse=True)
 
 
 def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
-    """Return the number of rows read from each table; for a table that is read several times, the largest."""
+    """Return the number of rows read from each source; for a source that several steps read, the largest number."""
     rows: dict[str, int] = {}
     for step in steps:
         if step.source and step.rows_in:

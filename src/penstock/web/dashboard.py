@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_bytes, show_count
 from penstock.decisions.record import displayed_decisions
 from penstock.web.charts.bars import Column
-from penstock.web.comparison import GREW, Growth, rows_of_sources
+from penstock.web.comparison import GROWTH_FACTOR, Growth, rows_of_sources
 from penstock.web.steps import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.decisions.estimates import EstimateRecord
     from penstock.history.record import JobRecord
     from penstock.history.summaries import Summary
 
-_DAYS = 30
-_MAX_ROWS = 15
+_MAX_DAYS = 30
+_MAX_ROWS = 15  # of a table
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A wrong estimate, and its job."""
+    """A wrong estimate, and the id and the name of its job."""
 
     estimate: EstimateRecord
     job: str
@@ -35,10 +34,10 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The contribution of a job to the dashboard.
+    """The figures of a job that the dashboard aggregates.
 
-    `kinds` counts its decisions, and `rows` are those read from each table; empty for a job that did not finish, as it
-    may not have read everything.
+    `kinds` counts the decisions by kind. `rows` has the number of rows read from each table; it is empty for a job that
+    did not finish, because the job may not have read all rows.
     """
 
     id: str
@@ -64,8 +63,8 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
-    """A source from which the newest run of a job read more rows than the oldest run."""
+class GrowingSource:
+    """A source from which the latest run of a job (`job` is its id) read more rows than the first analyzed run."""
 
     growth: Growth
     job: str
@@ -74,7 +73,7 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """Figures over all jobs; `analyzed` is the number of `jobs` whose records were read in full."""
+    """Figures over all jobs; `jobs` is their number, `analyzed` the number of jobs whose records were read in full."""
 
     jobs: int
     analyzed: int
@@ -84,17 +83,17 @@ class Dashboard:
     not_shuffled_days: tuple[Column, ...]
     kinds: tuple[tuple[str, int], ...]
     misses: tuple[Miss, ...]
-    grown: tuple[Grown, ...]
+    growing_sources: tuple[GrowingSource, ...]
 
     @classmethod
     def of(cls, summaries: Sequence[Summary], digests: Sequence[Digest], now: float) -> Dashboard:
         """Aggregate all jobs, and the digests of the analyzed jobs, newest first; `now` is on the last day to show."""
         days = _days([job.started for job in summaries], now)
-        jobs = Counter(_day(job.started) for job in summaries)
-        saved: Counter[dt.date] = Counter()
+        jobs_by_day = Counter(_day(job.started) for job in summaries)
+        bytes_by_day: Counter[dt.date] = Counter()  # not shuffled
         kinds: Counter[str] = Counter()
         for digest in digests:
-            saved[_day(digest.started)] += digest.not_shuffled
+            bytes_by_day[_day(digest.started)] += digest.not_shuffled
             kinds += digest.kinds
         # Report equal misses of several runs once, for the latest run: digests are sorted newest first.
         latest = {(miss.name, str(miss.estimate)): miss for digest in reversed(digests) for miss in digest.misses}
@@ -103,12 +102,12 @@ class Dashboard:
             len(summaries),
             len(digests),
             tuple(Counter(job.state.lower() for job in summaries).most_common()),
-            tuple(Column(f"{day:%-d %b}", jobs[day], show_count(jobs[day], "job")) for day in days),
-            sum(saved.values()),
-            tuple(Column(f"{day:%-d %b}", saved[day], show_bytes(saved[day])) for day in days),
+            tuple(Column(f"{day:%-d %b}", jobs_by_day[day], show_count(jobs_by_day[day], "job")) for day in days),
+            sum(bytes_by_day.values()),
+            tuple(Column(f"{day:%-d %b}", bytes_by_day[day], show_bytes(bytes_by_day[day])) for day in days),
             tuple(kinds.most_common()),
             tuple(misses[:_MAX_ROWS]),
-            tuple(_grown(digests)[:_MAX_ROWS]),
+            tuple(_growing_sources(digests)[:_MAX_ROWS]),
         )
 
 
@@ -120,18 +119,18 @@ def _days(starts: Sequence[float], now: float) -> list[dt.date]:
     """Return the days to show: from the oldest job to today, at least a week and at most a month."""
     today = _day(now)
     oldest = min((_day(at) for at in starts), default=today)
-    count = min(max((today - oldest).days + 1, 7), _DAYS)
+    count = min(max((today - oldest).days + 1, 7), _MAX_DAYS)
     return [today - dt.timedelta(days=age) for age in reversed(range(count))]
 
 
-def _grown(digests: Sequence[Digest]) -> list[Grown]:
-    runs: dict[tuple[str, str], list[Digest]] = {}
+def _growing_sources(digests: Sequence[Digest]) -> list[GrowingSource]:
+    runs: dict[tuple[str, str], list[Digest]] = {}  # by the name of the job, and the label of the source
     for digest in sorted(digests, key=lambda digest: digest.started):
         for label in digest.rows:
             runs.setdefault((digest.name, label), []).append(digest)
     sources = []
     for (name, label), job_runs in runs.items():
         growth = Growth(label, job_runs[0].rows[label], job_runs[-1].rows[label])
-        if growth.factor >= GREW:
-            sources.append(Grown(growth, job_runs[-1].id, name))
+        if growth.factor >= GROWTH_FACTOR:
+            sources.append(GrowingSource(growth, job_runs[-1].id, name))
     return sorted(sources, key=lambda source: -source.growth.factor)

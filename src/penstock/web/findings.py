@@ -1,7 +1,8 @@
-"""Findings about a job: answers to the five most frequent questions, computed from its record."""
+"""Findings about a job: answers to five frequent questions, computed from its record."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -11,25 +12,23 @@ from penstock.decisions.log import DecisionKind
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.graph import Side
 from penstock.web import formatting
-from penstock.web.steps import Interval, Step, Timing, merged
+from penstock.web.steps import Interval, Step, Timing, merge_intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from penstock.web.comparison import Comparison
 
-SKEWED = 4.0
-"""A task or a subpartition larger than this multiple of the median is marked as skewed."""
-_MIN_BUSY = 0.5
-"""A step whose tasks ran for less than this fraction of its duration waited mostly for the driver."""
-_WAITED = (0.3, 0.2)
-"""The wait of any other step is reported from this number of seconds and this fraction of its duration."""
+SKEW_FACTOR = 4.0
+"""A task or a subpartition is marked as skewed if it is more than this many times the median."""
+_MIN_BUSY_FRACTION = 0.5
+"""If the tasks of a step ran for less than this fraction of the step's duration, the step mostly waited."""
+_MIN_WAIT = (0.3, 0.2)
+"""For other steps, a wait is reported if it reaches both limits: seconds, and a fraction of the step's duration."""
 _MIN_SECONDS = 0.1
 """The shortest duration to report, in seconds."""
-_MIN_DELAY = 0.2
-"""A slow task delays its step if it took at least this fraction of the step's duration."""
-_READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
-_MAX_FRACTION = 0.9
+_MIN_DELAY_FRACTION = 0.2
+"""The smallest fraction of the duration of a step that a slow task must take to delay the step."""
+_READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}  # with estimates of rows read
+_MAX_REMAINING_FRACTION = 0.9
 """A reduction is reported if at most this fraction of the estimate or of the rows remains."""
 _MISSED = "off by a factor of two or more, or on the wrong side of a limit; less than 4 MiB or 1,000 rows are ignored"
 
@@ -48,13 +47,13 @@ class Item:
 class Finding:
     """A question about a job, and the lines of its answer, the most important first.
 
-    `none` is the answer if there are no lines, and `note` an explanation below the lines, in small print.
+    `empty_text` is the answer if there are no lines, and `note` an explanation below the lines, in small print.
     """
 
     id: str
     question: str
     items: tuple[Item, ...]
-    none: str = ""
+    empty_text: str = ""
     note: str = ""
 
 
@@ -62,14 +61,14 @@ def findings(
     steps: Sequence[Step],
     timing: Timing,
     decisions: Sequence[DecisionRecord],
-    last_run: Comparison | None,
+    last_run: Comparison | None,  # of this job with its last run
     job_id: str,
     comparison_page: str = "",
 ) -> list[Finding]:
-    """Answer the questions; `last_run` is the comparison with the previous run, None without one, on its own page."""
-    no_last_run = "" if last_run is not None else "There is no earlier run with this name."
+    """Answer the questions; `last_run` is the comparison with the last run, if any, on the page `comparison_page`."""
+    without_last_run = "" if last_run is not None else "There is no earlier run with this name."
     broadcasts, savings = tuple(_broadcasts(decisions)), tuple(_input_savings(decisions, steps))
-    wrong, changes = tuple(_wrong_estimates(decisions)), tuple(_changes(last_run, comparison_page))
+    misses, changes = tuple(_wrong_estimates(decisions)), tuple(_changes(last_run, comparison_page))
     longest = tuple(_longest(steps, timing, job_id))
     return [
         Finding("longest", "Which step took longest, and why?", longest, "No step has run."),
@@ -78,13 +77,13 @@ def findings(
             "read-less", "Where was less data read than planned?", savings, "No figures about the input were recorded."
         ),
         Finding(
-            "wrong", "Which estimates were wrong?", wrong, f"No estimate was {_MISSED}.", note=f"Missed: {_MISSED}"
+            "wrong", "Which estimates were wrong?", misses, f"No estimate was {_MISSED}.", note=f"Missed: {_MISSED}"
         ),
-        Finding("last-run", "What changed since the last run?", changes, no_last_run),
+        Finding("last-run", "What changed since the last run?", changes, without_last_run),
     ]
 
 
-def _page(job_id: str, step: Step) -> str:
+def _step_page(job_id: str, step: Step) -> str:
     return f"/ui/jobs/{job_id}/vertices/{step.id}"
 
 
@@ -93,43 +92,44 @@ def _longest(steps: Sequence[Step], timing: Timing, job_id: str) -> Iterator[Ite
     if not ran:
         return
     # The critical path comes first: a longer step beside it does not delay the job.
-    first = next(step for step in ran if step.id in timing.critical)
-    duration = f"{formatting.seconds(first.seconds)}, {formatting.share(first.seconds or 0.0, timing.total)} of the job"
-    yield Item(f"Step {first.number}: {first.label}", duration, _page(job_id, first))
-    yield from (Item(f"Step {first.number}: {text}") for text in reasons_of_time(first, steps))
-    reported = {first.id}
-    if ran[0] is not first:
+    critical = next(step for step in ran if step.id in timing.critical_path)
+    share = f"{formatting.percent(critical.seconds or 0.0, timing.total_seconds)} of the job"
+    note = f"{formatting.seconds(critical.seconds)}, {share}"
+    yield Item(f"Step {critical.number}: {critical.label}", note, _step_page(job_id, critical))
+    yield from (Item(f"Step {critical.number}: {text}") for text in reasons_of_time(critical, steps))
+    reported = {critical.id}
+    if ran[0] is not critical:
         longer = ran[0]
         reported.add(longer.id)
         yield Item(
             f"Step {longer.number} took longer, but in parallel to the critical path: {longer.label}",
             formatting.seconds(longer.seconds),
-            _page(job_id, longer),
+            _step_page(job_id, longer),
         )
         yield from (Item(f"Step {longer.number}: {text}") for text in reasons_of_time(longer, steps))
-    if timing.idle_seconds >= 0.1 * timing.total > 0:
-        idle = formatting.share(timing.idle_seconds, timing.total)
+    if timing.idle_seconds >= 0.1 * timing.total_seconds > 0:
+        idle = formatting.percent(timing.idle_seconds, timing.total_seconds)
         yield Item(
             f"No task ran for {formatting.seconds(timing.idle_seconds)}, {idle} of the job: Spark was planning, "
             "collecting rows or building broadcast tables"
         )
     for step in [step for step in ran if step.id not in reported][:3]:
-        yield Item(f"Then step {step.number}: {step.label}", formatting.seconds(step.seconds), _page(job_id, step))
+        yield Item(f"Then step {step.number}: {step.label}", formatting.seconds(step.seconds), _step_page(job_id, step))
 
 
 def _broadcasts(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
     broadcasts = [decision for decision in decisions if decision.kind == DecisionKind.BROADCAST]
-    joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
-    # A side that is not broadcast is left out if the other side of its join is.
+    # A decision for a broadcast chooses a side. A side that is not broadcast is omitted if the other side is.
+    broadcast_joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
     displayed = displayed_decisions(
-        decision for decision in broadcasts if decision.chosen in set(Side) or decision.nodes not in joins
+        decision for decision in broadcasts if decision.chosen in set(Side) or decision.nodes not in broadcast_joins
     )
     last_note = None
     for decision in sorted(displayed, key=_importance, reverse=True):
         note = _fallback_or_option(decision)
         actual = None if decision.estimate is None else decision.estimate.actual
         size = "" if actual is None else f"; its actual size in memory is {formatting.size(actual)}"
-        # An option that applies to several consecutive broadcasts is named once.
+        # Consecutive broadcasts with the same note show it once.
         yield Item(decision.sentence + size, "" if note == last_note else note, badge=_badge(decision))
         last_note = note
 
@@ -151,7 +151,7 @@ def _changes(last_run: Comparison | None, comparison_page: str) -> Iterator[Item
     if last_run is None:
         return
     seconds = last_run.figures[0]
-    if last_run.is_running:
+    if last_run.is_running:  # the current job, not the last run
         text = f"It has been running for {seconds.after}; the last run took {seconds.before}"
         yield Item(text, href=comparison_page)
     else:
@@ -160,14 +160,14 @@ def _changes(last_run: Comparison | None, comparison_page: str) -> Iterator[Item
 
 
 def _input_savings(decisions: Sequence[DecisionRecord], steps: Sequence[Step]) -> Iterator[Item]:
-    """Describe reads that were smaller than estimated, rows that filters dropped, and shared reads."""
+    """Describe reads smaller than estimated, or say that all rows were read; then describe filters and shared reads."""
     estimates = [
         decision.estimate for decision in decisions if decision.estimate is not None and decision.kind in _READ_KINDS
     ]
     smaller_reads = [
         estimate
         for estimate in estimates
-        if estimate.actual is not None and estimate.actual <= _MAX_FRACTION * estimate.estimated
+        if estimate.actual is not None and estimate.actual <= _MAX_REMAINING_FRACTION * estimate.estimated
     ]
     smaller_reads.sort(key=lambda estimate: estimate.estimated - (estimate.actual or 0.0), reverse=True)
     yield from (Item(text) for text in dict.fromkeys(map(str, smaller_reads)))
@@ -189,17 +189,17 @@ def _full_read(*, is_filtered: bool, is_shared: bool) -> str:
     return f"All rows were read, but only the columns that the query needs{once}{dropped}"
 
 
-def _query_filters(steps: Sequence[Step], filtered: Collection[str]) -> Iterator[Item]:
-    """Describe the rows that the query's own filters kept of tables without a dynamic filter."""
+def _query_filters(steps: Sequence[Step], filtered_tables: Collection[str]) -> Iterator[Item]:
+    """Describe the rows that the query's filters kept, for steps that only read a table, without a dynamic filter."""
     for step in sorted(steps, key=lambda step: -(step.rows_in or 0)):
-        remaining = step.rows_out if step.label == step.source and step.source not in filtered else None
-        if remaining is not None and step.rows_in and remaining <= _MAX_FRACTION * step.rows_in:
+        remaining = step.rows_out if step.label == step.source and step.source not in filtered_tables else None
+        if remaining is not None and step.rows_in and remaining <= _MAX_REMAINING_FRACTION * step.rows_in:
             rows = f"{formatting.short_count(remaining)} of {formatting.rows(step.rows_in)}"
             yield Item(f"The query's own filters kept {rows} of {step.source}")
 
 
 def _selectivity(decision: DecisionRecord, steps: Sequence[Step]) -> str:
-    """Return the fraction of rows that a filter kept, or that all filters of its step kept together."""
+    """Return the fraction of rows that a filter, or all filters of its step, kept; an empty text if unknown."""
     estimate = decision.estimate
     if estimate is not None and estimate.actual is not None and not estimate.is_least:
         return f"; it kept {estimate.actual:.1%} of the rows"
@@ -211,7 +211,7 @@ def _selectivity(decision: DecisionRecord, steps: Sequence[Step]) -> str:
 
 
 def _badge(decision: DecisionRecord) -> str:
-    """Return the badge of a decision that deserves attention, else an empty text."""
+    """Return the badge of a decision that was not carried out or has a wrong estimate, else an empty text."""
     return "not carried out" if decision.instead else "missed" if decision.is_missed else ""
 
 
@@ -225,69 +225,71 @@ def _fallback_or_option(decision: DecisionRecord) -> str:
 def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     """Explain the duration of a step, the most important reason first."""
     seconds = step.seconds or 0.0
-    busy = _clipped(step)
-    ran = sum(end - start for start, end in busy)
-    least, fraction = _WAITED
-    only = "only " if ran < _MIN_BUSY * seconds else ""
-    if step.tasks_run and busy and (only or seconds - ran >= max(least, fraction * seconds)):
-        yield "; ".join((f"its tasks ran for {only}{formatting.seconds(ran)}", *_waits(step, busy, steps)))
+    busy = _busy_within_span(step)
+    run_seconds = sum(end - start for start, end in busy)
+    min_seconds, min_fraction = _MIN_WAIT
+    only = "only " if run_seconds < _MIN_BUSY_FRACTION * seconds else ""
+    if step.tasks_run and busy and (only or seconds - run_seconds >= max(min_seconds, min_fraction * seconds)):
+        yield "; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps)))
     yield from _skew(step, seconds)
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and was spilled to disk"
     if step.rows_in:
         others = [other.rows_in or 0 for other in steps if other.id != step.id]
-        comparison = " (more than any other step)" if others and step.rows_in > max(others) else ""
+        rank = " (more than any other step)" if others and step.rows_in > max(others) else ""
         size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
-        wrote = "" if step.rows_out is None else f" and wrote {formatting.rows(step.rows_out)}, {step.wrote}"
+        output = "" if step.rows_out is None else f" and wrote {formatting.rows(step.rows_out)}, {step.output_size}"
         aggregated = ", partially aggregated" if " partial aggregate" in step.label else ""
-        yield f"it read {formatting.rows(step.rows_in)}{size}{comparison}{wrote}{aggregated}"
+        yield f"it read {formatting.rows(step.rows_in)}{size}{rank}{output}{aggregated}"
     if step.tasks_run > 1:
         busy_seconds = sum(end - start for start, end in step.busy)
         concurrency = step.task_seconds / busy_seconds if busy_seconds else 1.0
         tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
         where = f" of {stages} stages" if stages > 1 else ""
         parallel = f"; {concurrency:.1f} ran in parallel on average" if concurrency > 1 else "; they ran sequentially"
-        early = ", some before the step started," if busy_seconds - ran >= _MIN_SECONDS else ""
+        early = ", some before the step started," if busy_seconds - run_seconds >= _MIN_SECONDS else ""
         yield f"its {tasks}{where}{early} ran for {formatting.seconds(step.task_seconds)} in total{parallel}"
 
 
-def _clipped(step: Step) -> list[Interval]:
-    """Return when tasks of a step ran during the step; tasks that fetch keys for its filters may run before it."""
-    began, ended = step.ran or (0.0, 0.0)
-    inside = ((max(start, began), min(end, ended)) for start, end in step.busy)
-    return [(start, end) for start, end in inside if end > start]
+def _busy_within_span(step: Step) -> list[Interval]:
+    """Return when tasks ran during the step; tasks that fetch keys for its filters may run before it."""
+    began, ended = step.span or (0.0, 0.0)
+    clipped = ((max(start, began), min(end, ended)) for start, end in step.busy)
+    return [(start, end) for start, end in clipped if end > start]
 
 
 def _waits(step: Step, busy: Sequence[Interval], steps: Sequence[Step]) -> Iterator[str]:
     """Explain the time before, between and after the tasks of a step."""
-    began, ended = step.ran or (0.0, 0.0)
-    last = busy[-1][1]
-    others = merged(times for other in steps if other.id != step.id for times in other.busy)
+    began, ended = step.span or (0.0, 0.0)
+    last_end = busy[-1][1]
+    others = merge_intervals(times for other in steps if other.id != step.id for times in other.busy)
     between = [(previous[1], following[0]) for previous, following in pairwise(busy)]
     for position, gaps in (("before", [(began, busy[0][0])]), ("between", between)):
         waited = sum(end - start for start, end in gaps)
         overlap = sum(max(min(end, to) - max(start, at), 0.0) for start, end in others for at, to in gaps)
-        activity = "tasks of other steps ran" if overlap >= _MIN_BUSY * waited else "Spark planned the step"
+        activity = "tasks of other steps ran" if overlap >= _MIN_BUSY_FRACTION * waited else "Spark planned the step"
         if waited >= _MIN_SECONDS:
             yield f"{formatting.seconds(waited)} passed {position} them, while {activity}"
-    if ended - last >= _MIN_SECONDS:
+    if ended - last_end >= _MIN_SECONDS:
         activity = (
             "its rows were collected and the broadcast table was built"
             if step.is_broadcast
             else "its output was measured"
         )
-        yield f"{formatting.seconds(ended - last)} passed after them, while {activity}"
+        yield f"{formatting.seconds(ended - last_end)} passed after them, while {activity}"
 
 
 def _skew(step: Step, seconds: float) -> Iterator[str]:
-    """Report skew if a task took much longer than the other tasks of its stage."""
+    """Report skew if a task took much longer than the median of its stage."""
     skewed = [
         stage
         for stage in step.stages
-        if len(stage.seconds) > 2 and stage.slowest > max(SKEWED * stage.typical, _MIN_DELAY * seconds)
+        if len(stage.task_seconds) > 2
+        and stage.max_seconds > max(SKEW_FACTOR * stage.median_seconds, _MIN_DELAY_FRACTION * seconds)
     ]
     if skewed:
-        worst = max(skewed, key=lambda stage: stage.slowest)
-        which = "its slowest task" if worst.is_complete else f"the slowest of its first {len(worst.seconds):,} tasks"
-        slowest, typical = formatting.seconds(worst.slowest), formatting.seconds(worst.typical)
-        yield f"rows are skewed: {which} took {slowest}, the median {typical}"
+        worst = max(skewed, key=lambda stage: stage.max_seconds)
+        tasks = f"the slowest of its first {len(worst.task_seconds):,} tasks"
+        which = "its slowest task" if worst.is_complete else tasks
+        longest, median = formatting.seconds(worst.max_seconds), formatting.seconds(worst.median_seconds)
+        yield f"rows are skewed: {which} took {longest}, the median {median}"

@@ -1,4 +1,4 @@
-"""Formatting of figures and names for the page."""
+"""Formatting of figures and names for the web page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from penstock.base.units import show_bytes
 from penstock.config import SPARK_PREFIX
 
-_LARGE = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
-"""From which number on a unit is used, the unit, and its letter."""
+_SHORT_UNITS = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+"""The smallest number that a unit is used for, the unit, and its letter."""
 
 
 def seconds(value: float | None) -> str:
@@ -17,8 +17,8 @@ def seconds(value: float | None) -> str:
         return "?"
     if value < 60:
         return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
-    minutes, rest = divmod(int(value), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, remaining_seconds = divmod(int(value), 60)
+    return f"{minutes} min {remaining_seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def clock(at: float | None) -> str:
@@ -32,7 +32,7 @@ def size(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return all digits of a number; ``?`` for None or a negative number."""
+    """Return a number with all digits; ``?`` for None or a negative number, which means unknown."""
     return "?" if value is None or value < 0 else f"{value:,.0f}"
 
 
@@ -40,8 +40,8 @@ def short_count(value: float | None) -> str:
     """Return a shortened number, such as ``6.0 M``."""
     if value is None or value < 0:
         return "?"
-    for least, unit, letter in _LARGE:
-        if value >= least:
+    for smallest, unit, letter in _SHORT_UNITS:
+        if value >= smallest:
             return f"{value / unit:.1f} {letter}"
     return f"{value:,.0f}"
 
@@ -51,16 +51,16 @@ def rows(value: float | None) -> str:
     return f"{short_count(value)} row" + ("" if value == 1 else "s")
 
 
-def share(part: float, whole: float) -> str:
-    """Return a fraction in percent."""
+def percent(part: float, whole: float) -> str:
+    """Return a part as a percentage of a whole; ``?`` if the whole is 0."""
     return "?" if whole <= 0 else f"{100 * part / whole:.0f} %"
 
 
 def setting(option: str) -> str:
-    """Return the key of an option in Spark's configuration."""
+    """Return the key of an option in the configuration of Spark."""
     return option if option.startswith("spark.") else SPARK_PREFIX + option
 
 
-def number_of(vertex_id: str) -> str:
-    """Return the number of a step."""
+def step_number(vertex_id: str) -> str:
+    """Return the number of a step from the id of its vertex."""
     return vertex_id.removeprefix("v")

@@ -1,41 +1,40 @@
-"""Filters, order and page of the tables, which the address of a page contains."""
+"""The filters, order and page number of a table, which the address of a web page contains."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.history.summaries import Summary
     from penstock.web.steps import Step
 
 Row = TypeVar("Row")
-PAGE = 100
-"""The number of jobs on a page of the list."""
-STATES = ("running", "finished", "failed", "canceled", "interrupted")
+JOBS_PER_PAGE = 100
+"""The most jobs on a page of the list."""
+STATES = ("running", "finished", "failed", "canceled", "interrupted")  # by which the list can be filtered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SortQuery:
-    """The column that a table is sorted by; with a leading minus in descending order."""
+    """The column that a table is sorted by, with a leading minus for descending order; empty for the default."""
 
     sort: str = ""
 
-    def by(self, column: str) -> str:
+    def sort_after_click(self, column: str) -> str:
         """Return the value of `sort` for a click on a column: descending, or ascending if it is descending already."""
         return column if self.sort == f"-{column}" else f"-{column}"
 
-    def direction(self, column: str) -> str:
+    def aria_sort(self, column: str) -> str:
         """Return the order of a column as a value of ``aria-sort``."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobListQuery(_SortQuery):
-    """Filters, order and page (from 1) of the list; `text` is a part of the name, or the beginning of the id."""
+    """Filters, order and page (from 1) of the list of jobs; `text` is a part of the name, or the start of the id."""
 
     text: str = ""
     state: str = ""
@@ -51,13 +50,13 @@ class JobListQuery(_SortQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPageQuery(_SortQuery):
-    """What to show on the page of a job: whether to draw pending operators, and the kind of decisions (empty: all)."""
+    """The parameters of a job's page: `pending` shows pending operators, `kind` selects decisions; empty for all."""
 
     pending: bool = False
     kind: str = ""
 
     def address(self, job_id: str, section: str = "", **changes: Any) -> str:
-        """Return the address of a job's page with this query and some changed parameters, at a section of the page."""
+        """Return the address of a section of a job's page, with this query and some changed parameters."""
         query = replace(self, **changes)
         parameters = _encoded(pending="true" if query.pending else "", sort=query.sort, kind=query.kind)
         address = f"/ui/jobs/{job_id}" + (f"?{parameters}" if parameters else "")
@@ -80,7 +79,7 @@ class JobList:
 
     @classmethod
     def of(cls, summaries: Sequence[Summary], query: JobListQuery, now: float) -> JobList:
-        """Filter, sort and cut the list of jobs."""
+        """Filter and sort the jobs, and return the page of the query; created jobs count as running."""
         text, state = query.text.lower().strip(), query.state.upper()
         matches = [
             job
@@ -95,10 +94,10 @@ class JobList:
             "took": lambda job: job.seconds(now),
             "steps": lambda job: job.vertex_count,
         }
-        ordered = in_order(matches, columns, query.sort or "-started")
-        pages = max(-(-len(ordered) // PAGE), 1)
-        start = (min(max(query.page, 1), pages) - 1) * PAGE
-        return cls(tuple(ordered[start : start + PAGE]), len(ordered), len(summaries), pages)
+        ordered = sorted_rows(matches, columns, query.sort or "-started")
+        pages = max(-(-len(ordered) // JOBS_PER_PAGE), 1)
+        start = (min(max(query.page, 1), pages) - 1) * JOBS_PER_PAGE
+        return cls(tuple(ordered[start : start + JOBS_PER_PAGE]), len(ordered), len(summaries), pages)
 
 
 def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
@@ -116,11 +115,11 @@ def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
         "bytes-out": lambda step: step.bytes_out,
         "spilled": lambda step: step.spilled,
     }
-    return in_order(steps, columns, sort or "step")
+    return sorted_rows(steps, columns, sort or "step")
 
 
-def in_order(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], Any]], sort: str) -> list[Row]:
-    """Return rows in the order of a column, None last; an unknown column does not change the order."""
+def sorted_rows(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], Any]], sort: str) -> list[Row]:
+    """Return rows in the order that `sort` names, None last; an unknown column does not change the order."""
     column = columns.get(sort.removeprefix("-"))
     if column is None:
         return list(rows)

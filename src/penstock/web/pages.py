@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
@@ -11,7 +12,7 @@ from markupsafe import Markup
 import penstock
 from penstock.base.units import show_bytes, show_count
 from penstock.decisions.record import DecisionRecord, displayed_decisions
-from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
+from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE
 from penstock.web import formatting
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
@@ -22,19 +23,17 @@ from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, so
 from penstock.web.steps import Step, Timing, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.history.record import JobRecord, VertexRecord
     from penstock.history.summaries import Summary
     from penstock.web.dashboard import Dashboard
     from penstock.web.store import Stream
 
-_INLINE = 600
-"""The most steps and pending operators with which the graph is inlined in the page, with links and tooltips."""
-_LINES = 600
+_MAX_INLINE_BOXES = 600
+"""The most steps and pending operators of a graph that is inlined in the page, with links and tooltips."""
+_MAX_TIMELINE_STEPS = 600
 """The most steps that a timeline shows."""
-_BUSY = 60
-"""The most busy intervals that the bar of a step shows."""
+_MAX_BUSY_INTERVALS = 60
+"""The most busy intervals of a step that its bar shows; the bar of a step with more shows none."""
 
 _templates = Environment(
     loader=PackageLoader("penstock.web"), autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True
@@ -48,22 +47,22 @@ _templates.filters |= {
     "number": formatting.count,
     "rows": formatting.rows,
     "setting": formatting.setting,
-    "step_number": formatting.number_of,
+    "step_number": formatting.step_number,
 }
 _templates.globals |= {"version": penstock.__version__}
 
 
 def jobs(
-    summaries: Sequence[Summary], query: JobListQuery, now: float, *, unread: int = 0, has_streams: bool = False
+    summaries: Sequence[Summary], query: JobListQuery, now: float, *, unreadable: int = 0, has_streams: bool = False
 ) -> str:
-    """Return the list of jobs; `unread` is the number of event logs that cannot be read."""
+    """Return the page with the list of jobs; `unreadable` is the number of event logs that cannot be read."""
     return _render(
         "jobs.html",
         job_list=JobList.of(summaries, query, now),
         query=query,
         now=now,
         states=STATES,
-        unread=unread,
+        unreadable=unreadable,
         has_streams=has_streams,
     )
 
@@ -74,7 +73,7 @@ def streams(sections: Sequence[Stream]) -> str:
 
 
 def dashboard(figures: Dashboard) -> str:
-    """Return the page of the figures over all jobs."""
+    """Return the page with the figures over all jobs."""
     charts = [Markup(bars.columns(days)) for days in (figures.days, figures.not_shuffled_days)]  # noqa: S704 - escaped there
     return _render("dashboard.html", dashboard=figures, days=charts[0], not_shuffled_days=charts[1])
 
@@ -94,29 +93,29 @@ def job(
     last: JobRecord | None = None,
     earlier: Sequence[Summary] = (),
 ) -> str:
-    """Return the page of a job; `is_local` says whether it belongs to this process, so that Spark has pages for it.
+    """Return the page of a job; `is_local` says whether this process runs or ran it, so that Spark has pages for it.
 
-    `last` is the previous run, and `earlier` all earlier jobs of the same name, the latest first.
+    `last` is the last finished run of the same name, and `earlier` are the earlier runs, the latest first.
     """
     steps, decisions = steps_of(record, now), record.decisions
     timing = Timing.of(steps, record.seconds(now))
     comparison = None if last is None else Comparison.of(last, record, now)
     comparison_page = "" if last is None else f"/ui/jobs/{record.id}/compare/{last.id}"
     displayed = displayed_decisions(decisions)
-    boxes = len(steps) + (record.pending if query.pending else 0)
-    graph = draw_graph(record, steps, timing.critical, pending=query.pending) if boxes <= _INLINE else None
+    is_inline = len(steps) + (record.pending if query.pending else 0) <= _MAX_INLINE_BOXES
+    graph = draw_graph(record, steps, timing.critical_path, pending=query.pending) if is_inline else None
     return _render(
         "job.html",
         job=record,
         now=now,
         query=query,
         may_cancel=may_cancel,
-        spark=(record.application or {}).get("page") if is_local else None,
+        spark_pages=(record.application or {}).get("page") if is_local else None,
         summary=record.summary(None if last is None else last.seconds(now)),
         findings=findings(steps, timing, decisions, comparison, record.id, comparison_page),
         graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped by draw_graph
         timing=timing,
-        axis=Markup(bars.axis(timing.total)),  # noqa: S704 - numbers only
+        axis=Markup(bars.axis(timing.total_seconds)),  # noqa: S704 - numbers only
         lines=_timeline(steps, timing),
         steps=sorted_steps(steps, query.sort),
         finished=sum(step.state == "finished" for step in steps),
@@ -128,26 +127,26 @@ def job(
 
 
 def _timeline(steps: Sequence[Step], timing: Timing) -> list[tuple[Step, bool, Markup]]:
-    """Return the started steps in order, each with whether it is on the critical path, and its bar as SVG."""
-    started = sorted((step for step in steps if step.ran is not None), key=lambda step: step.start or 0.0)
+    """Return the started steps in order: each step, whether it is on the critical path, and its bar as SVG."""
+    started = sorted((step for step in steps if step.span is not None), key=lambda step: step.start or 0.0)
     rows = []
-    for step in started[:_LINES]:
-        is_critical = step.id in timing.critical
-        parts = [("idle", gap) for gap in timing.idle]
-        if step.ran is not None:
-            parts.append((f"run {step.state}" + (" critical" if is_critical else ""), step.ran))
-        parts += [("busy", times) for times in (step.busy if len(step.busy) <= _BUSY else ())]
-        rows.append((step, is_critical, Markup(bars.time_line(timing.total, parts))))  # noqa: S704 - numbers only
+    for step in started[:_MAX_TIMELINE_STEPS]:
+        is_critical = step.id in timing.critical_path
+        parts = [("idle", gap) for gap in timing.idle_intervals]
+        if step.span is not None:
+            parts.append((f"run {step.state}" + (" critical" if is_critical else ""), step.span))
+        parts += [("busy", times) for times in (step.busy if len(step.busy) <= _MAX_BUSY_INTERVALS else ())]
+        rows.append((step, is_critical, Markup(bars.time_line(timing.total_seconds, parts))))  # noqa: S704 - numbers only
     return rows
 
 
 def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[Summary]) -> str:
     """Return the page that compares two runs."""
     total = max(before.seconds(now), after.seconds(now))
-    timelines = []
+    timelines = []  # both with the same length in seconds, and without idle intervals
     for record in (before, after):
         steps = steps_of(record, now)
-        timelines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical, ())))
+        timelines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical_path, ())))
     return _render(
         "compare.html",
         before=before,
@@ -160,38 +159,39 @@ def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[S
     )
 
 
-def vertex(record: JobRecord, recorded: VertexRecord, now: float, *, is_local: bool = False) -> str:
+def vertex(record: JobRecord, vertex_record: VertexRecord, now: float, *, is_local: bool = False) -> str:
     """Return the page of a step."""
     steps = steps_of(record, now)
-    step = next(step for step in steps if step.id == recorded.id)
-    nodes = set(recorded.nodes)
-    numbers = list(record.vertices)
-    index = numbers.index(step.id)
+    step = next(step for step in steps if step.id == vertex_record.id)
+    nodes = set(vertex_record.nodes)
+    vertex_ids = list(record.vertices)
+    index = vertex_ids.index(step.id)
     return _render(
         "vertex.html",
         job=record,
-        vertex=recorded,
+        vertex=vertex_record,
         step=step,
         reasons=list(reasons_of_time(step, steps)),
-        is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
-        spark=(record.application or {}).get("page") if is_local else None,
-        bars=subpartition_bars(recorded),
+        is_critical=step.id in Timing.of(steps, record.seconds(now)).critical_path,
+        spark_pages=(record.application or {}).get("page") if is_local else None,
+        bars=subpartition_bars(vertex_record),
         lanes=Lanes.of(step, record.tasks.get(step.id, [])),
-        operators=record.nodes_of(recorded),
+        operators=record.nodes_of(vertex_record),
         decisions=displayed_decisions(
             decision for decision in record.decisions if not nodes.isdisjoint(decision.nodes)
         ),
-        figures=[pair for decision in record.decisions_of(recorded) if (pair := _figures(decision))[1]],
-        inputs=[(edge.vertex, record.edges[edge.edge]) for edge in recorded.inputs],
-        readers=[other.id for other in steps if step.id in other.inputs],
-        previous=numbers[index - 1] if index else None,
-        following=numbers[index + 1] if index + 1 < len(numbers) else None,
+        figures=[pair for decision in record.decisions_of(vertex_record) if (pair := _visible_figures(decision))[1]],
+        inputs=[(vertex_input.vertex, record.edges[vertex_input.edge]) for vertex_input in vertex_record.inputs],
+        readers=[reader.id for reader in steps if step.id in reader.inputs],
+        previous=vertex_ids[index - 1] if index else None,
+        following=vertex_ids[index + 1] if index + 1 < len(vertex_ids) else None,
     )
 
 
-def _figures(decision: DecisionRecord) -> tuple[str, dict[str, Any]]:
-    """Return the sentence of a decision, and its figures and outcome by name, without the numbers of operators."""
-    figures = {name: value for name, value in decision.values["figures"].items() if name not in {JOIN, SIDE, SKIPS}}
+def _visible_figures(decision: DecisionRecord) -> tuple[str, dict[str, Any]]:
+    """Return the sentence of a decision, and the figures and outcome that users see, by name."""
+    hidden = {JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE}
+    figures = {name: value for name, value in decision.values["figures"].items() if name not in hidden}
     outcome = {f"outcome: {name}": value for name, value in decision.values["outcome"].items()}
     return decision.sentence, figures | outcome
 

@@ -32,46 +32,47 @@ _METRICS: _Responses = {
     404: {"description": "There is no driver in this process.", "model": api_schema.Problem},
 }
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
-_CAPACITY = 64
+_MAX_CACHED_RESPONSES = 64
 
 
-class AnswerCache:
-    """Encoded responses by job id and topic, which all clients share."""
+class ResponseCache:
+    """A cache of encoded responses by job id and topic, which all clients share."""
 
     def __init__(self) -> None:
+        # By job id (empty for all jobs) and topic: the stamp that a valid response has, and the response.
         self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int], bytes]] = OrderedDict()
 
     def get(
         self, record: JobRecord, topic: str, compute: Callable[[], Any], media_type: str = "application/json"
     ) -> Response:
-        """Return a response about a job, recomputed only if the job has changed.
+        """Return a response about a job, recomputed if the job has changed or a second has passed while it runs.
 
-        Durations of a running job grow without events, so a response about a running job expires after a second.
+        The durations of a running job grow without events.
         """
         return self._get(record.id, topic, (record.version, record.is_ended), compute, media_type)
 
     def get_for_all_jobs(self, topic: str, version: int, compute: Callable[[], Any]) -> Response:
-        """Return a response about all jobs, some of which may be running."""
+        """Return a response about all jobs, recomputed after a change or a second, because some jobs may be running."""
         return self._get("", topic, (version, False), compute, "application/json")
 
     def _get(
-        self, job: str, topic: str, state: tuple[int, bool], compute: Callable[[], Any], media_type: str
+        self, job_id: str, topic: str, version_and_end: tuple[int, bool], compute: Callable[[], Any], media_type: str
     ) -> Response:
-        version, is_final = state
-        stamp = (version, 0 if is_final else int(time.monotonic()))
-        entry = self._entries.get((job, topic))
+        version, is_ended = version_and_end
+        stamp = (version, 0 if is_ended else int(time.monotonic()))
+        entry = self._entries.get((job_id, topic))
         if entry is None or entry[0] != stamp:
             content = compute()
             entry = (stamp, content.encode() if isinstance(content, str) else json.dumps(content, default=str).encode())
-            self._entries[job, topic] = entry
-            while len(self._entries) > _CAPACITY:
+            self._entries[job_id, topic] = entry
+            while len(self._entries) > _MAX_CACHED_RESPONSES:
                 self._entries.popitem(last=False)
         return Response(entry[1], media_type=media_type)
 
 
 @router.get("/openapi.json", include_in_schema=False)
-def description(request: Request) -> Any:
-    """Describe the API."""
+def openapi_description(request: Request) -> Any:
+    """Return the OpenAPI description."""
     return request.app.openapi()
 
 
@@ -82,7 +83,8 @@ async def config(request: Request) -> Any:
         "refresh-interval": 0,
         "timezone-name": time.tzname[0],
         "penstock-version": penstock.__version__,
-        "spark-version": request.app.state.spark,
+        "spark-version": request.app.state.spark_version,
+        # Only a driver has slots, and only a driver can cancel jobs: its own.
         "features": {"web-cancel": request.app.state.slots > 0},
     }
 
@@ -93,7 +95,7 @@ def metrics(request: Request) -> Response:
     meter = request.app.state.metrics
     if meter is None:
         raise HTTPException(404, "there is no driver in this process, so there are no metrics")
-    text, content_type = meter.scraped(request.headers.get("accept", ""))
+    text, content_type = meter.scrape(request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})
 
 
@@ -101,8 +103,8 @@ def metrics(request: Request) -> Response:
 def overview(request: Request) -> Any:
     """Count jobs by their state."""
     state = request.app.state
-    versions = {"penstock-version": penstock.__version__, "spark-version": state.spark}
-    return state.answers.get_for_all_jobs(
+    versions = {"penstock-version": penstock.__version__, "spark-version": state.spark_version}
+    return state.responses.get_for_all_jobs(
         "overview", state.store.version, lambda: views.overview(state.store.summaries(), versions, state.slots)
     )
 
@@ -111,7 +113,7 @@ def overview(request: Request) -> Any:
 def jobs_overview(request: Request) -> Any:
     """List all jobs, newest first."""
     store = request.app.state.store
-    return request.app.state.answers.get_for_all_jobs(
+    return request.app.state.responses.get_for_all_jobs(
         "jobs", store.version, lambda: views.jobs_overview(store.summaries(), time.time())
     )
 
@@ -125,7 +127,7 @@ def streams(request: Request) -> Any:
 @router.get("/jobs/{job_id}", response_model=api_schema.JobDetails, responses=_MISSING)
 async def job(request: Request, record: Record) -> Any:
     """Return the details of a job: vertices, pending operators, and the current stream graph."""
-    return request.app.state.answers.get(record, "job", lambda: views.job_details(record, time.time()))
+    return request.app.state.responses.get(record, "job", lambda: views.job_details(record, time.time()))
 
 
 @router.patch(
@@ -145,7 +147,7 @@ def cancel(request: Request, job_id: JobId, record: Record) -> Any:
 @router.get("/jobs/{job_id}/plan", response_model=api_schema.PlanAnswer, responses=_MISSING)
 async def plan(request: Request, record: Record) -> Any:
     """Return the vertices and edges, and the stream graph that they are created from."""
-    return request.app.state.answers.get(
+    return request.app.state.responses.get(
         record,
         "plan",
         lambda: {"plan": views.plan(record), "stream-graph-plan": views.stream_graph_plan(record)},
@@ -154,36 +156,36 @@ async def plan(request: Request, record: Record) -> Any:
 
 @router.get("/jobs/{job_id}/config", response_model=api_schema.JobConfig, responses=_MISSING)
 async def job_config(record: Record) -> Any:
-    """Show the options that were set for a job; secrets are masked."""
+    """Return the options that were set for a job; secrets are masked."""
     return views.job_config(record)
 
 
 @router.get("/jobs/{job_id}/exceptions", response_model=api_schema.Exceptions, responses=_MISSING)
 async def exceptions(record: Record) -> Any:
-    """Show the errors of a job."""
+    """Return the errors of a job."""
     return views.job_exceptions(record)
 
 
 @router.get("/jobs/{job_id}/decisions", response_model=api_schema.Decisions, responses=_MISSING)
 async def decisions(request: Request, record: Record) -> Any:
-    """Show every decision with figures and reason, and the changes of the optimizer."""
-    return request.app.state.answers.get(record, "decisions", lambda: views.job_decisions(record))
+    """Return all decisions with figures and reasons, and the changes of the stream graph."""
+    return request.app.state.responses.get(record, "decisions", lambda: views.job_decisions(record))
 
 
 @router.get("/jobs/{job_id}/vertices/{vertex_id}", response_model=api_schema.VertexDetails, responses=_MISSING)
-async def vertex(request: Request, record: Record, recorded: Vertex) -> Any:
-    """Show a vertex: operators, tasks, bytes of each subpartition, decisions."""
-    return request.app.state.answers.get(
-        record, f"vertex {recorded.id}", lambda: views.vertex_details(record, recorded, time.time())
+async def vertex(request: Request, record: Record, vertex_record: Vertex) -> Any:
+    """Return a vertex: operators, tasks, bytes of each subpartition, decisions."""
+    return request.app.state.responses.get(
+        record, f"vertex {vertex_record.id}", lambda: views.vertex_details(record, vertex_record, time.time())
     )
 
 
 @router.get(
     "/jobs/{job_id}/vertices/{vertex_id}/subtasktimes", response_model=api_schema.SubtaskTimes, responses=_MISSING
 )
-async def subtask_times(record: Record, recorded: Vertex) -> Any:
-    """Show when the tasks of a vertex ran."""
-    return views.subtask_times(record, recorded, time.time())
+async def subtask_times(record: Record, vertex_record: Vertex) -> Any:
+    """Return when the tasks of a vertex ran."""
+    return views.subtask_times(record, vertex_record, time.time())
 
 
 @router.get("/jobs/{job_id}/graph.svg", responses=_MISSING | _SVG, response_class=Response)
@@ -193,26 +195,26 @@ async def graph(request: Request, record: Record, pending: Pending = False) -> R
     def draw() -> str:
         now = time.time()
         steps = steps_of(record, now)
-        critical = Timing.of(steps, record.seconds(now)).critical
+        critical = Timing.of(steps, record.seconds(now)).critical_path
         return draw_graph(record, steps, critical, pending=pending)
 
-    drawn: Response = request.app.state.answers.get(record, f"svg {pending}", draw, "image/svg+xml")
-    return drawn
+    response: Response = request.app.state.responses.get(record, f"svg {pending}", draw, "image/svg+xml")
+    return response
 
 
 @router.get("/jobs/{job_id}/events", responses=_MISSING | _EVENTS, response_class=StreamingResponse)
 async def job_events(request: Request, record: Record) -> StreamingResponse:
     """Send an event whenever a job has changed, until it ends."""
-    return _stream(request, record.id)
+    return _event_stream(request, record.id)
 
 
 @router.get("/events", responses=_EVENTS, response_class=StreamingResponse)
 async def events(request: Request) -> StreamingResponse:
     """Send an event whenever any job has changed."""
-    return _stream(request, None)
+    return _event_stream(request, None)
 
 
-def _stream(request: Request, job_id: str | None) -> StreamingResponse:
+def _event_stream(request: Request, job_id: str | None) -> StreamingResponse:
     async def lines() -> AsyncIterator[str]:
         async for version in request.app.state.store.versions(job_id):
             yield ": alive\n\n" if version is None else f"event: changed\ndata: {version}\n\n"

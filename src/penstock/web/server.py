@@ -1,4 +1,4 @@
-"""The server of the API and the page: a thread of the driver, or a process of its own over a folder of event logs."""
+"""The server of the REST API and the web pages: a thread of the driver, or a process that reads event logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import secrets
 import socket
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -17,17 +18,15 @@ from penstock.errors import WebError
 from penstock.web.api import create_app
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.metrics.prometheus import PrometheusMeter
     from penstock.streams.reading import TextFiles
     from penstock.web.store import JobStore
 
 
 class WebServer:
-    """A server of an application, see `create_app`, that runs until the process ends or `stop` is called.
+    """The server of the web application, which `create_app` builds. It runs until the process ends or `stop` is called.
 
-    Raise `WebError` if other machines can reach the address and there is no token, or it cannot listen on the address.
+    Raise `WebError` if the server cannot listen on the address, or other machines can reach it and no token is set.
     """
 
     def __init__(
@@ -50,8 +49,8 @@ class WebServer:
         self.token = str(token) if token is not None else secrets.token_urlsafe(18)
         self._socket = _listen(address, config.integer(o.REST_PORT))
         self.port = int(self._socket.getsockname()[1])
-        shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
-        self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
+        host = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         app = create_app(store, self.token, address=address, slots=slots, spark=spark, metrics=metrics, streams=streams)
         settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         self._server = uvicorn.Server(settings)
@@ -59,7 +58,7 @@ class WebServer:
 
     @property
     def url_with_token(self) -> str:
-        """The address of the page with the token, which allows the page to cancel jobs."""
+        """The address of the web page with the token, which allows cancelling jobs."""
         return f"{self.url}?token={self.token}"
 
     def run(self) -> None:
@@ -79,17 +78,17 @@ class WebServer:
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # If another driver uses the port, listen on a free port: the address is shown to the user anyway.
-    for candidate in (port, 0):
-        listening = socket.socket(family, socket.SOCK_STREAM)
+    # If another process uses the port, listen on a free port: users get the address from the output.
+    for candidate_port in (port, 0):
+        server_socket = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listening.bind((address, candidate))
-            listening.listen(512)
+            server_socket.bind((address, candidate_port))
+            server_socket.listen(512)
         except OSError as error:
-            listening.close()
-            if candidate == 0 or error.errno != errno.EADDRINUSE:
+            server_socket.close()
+            if candidate_port == 0 or error.errno != errno.EADDRINUSE:
                 message, hint = f"the API cannot listen on {address}:{port}", "set rest.port to another port, or to 0"
                 raise WebError(message, cause=str(error), hint=hint) from error
         else:
-            return listening
+            return server_socket
     raise AssertionError

@@ -13,10 +13,10 @@ from penstock.web.listing import JobListQuery, JobPageQuery
 from penstock.web.store import streams_of
 
 router = APIRouter(include_in_schema=False)
-_EARLIER = 10
-"""The most earlier runs that are offered for a comparison."""
-_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_FILES = {path.name: path.read_bytes() for path in resources.files("penstock.web").joinpath("static").iterdir()}
+_MAX_EARLIER_RUNS = 10
+"""The most earlier runs to which a page links for a comparison."""
+_MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_STATIC_FILES = {path.name: path.read_bytes() for path in resources.files("penstock.web").joinpath("static").iterdir()}
 
 
 @router.get("/")
@@ -26,11 +26,11 @@ def home(request: Request, q: str = "", state: str = "", sort: str = "", page: i
         query = JobListQuery(text=q, state=state, sort=sort, page=page)
         store = request.app.state.store
         has_streams = bool(request.app.state.streams)
-        page_of_jobs = pages.jobs(store.summaries(), query, time.time(), unread=store.unread, has_streams=has_streams)
-        return HTMLResponse(page_of_jobs)
+        html = pages.jobs(store.summaries(), query, time.time(), unreadable=store.unreadable, has_streams=has_streams)
+        return HTMLResponse(html)
     if not has_token(request):
         raise HTTPException(401, "the token is wrong")
-    # Other users may see the address; scripts cannot read the cookie.
+    # Other users may see an address with a token. A cookie is not displayed, and scripts cannot read it.
     response = RedirectResponse("/", status_code=303)
     token = request.app.state.token
     response.set_cookie(cookie_name(token), token, httponly=True, samesite="strict")
@@ -40,9 +40,10 @@ def home(request: Request, q: str = "", state: str = "", sort: str = "", page: i
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
     """Return a script, stylesheet or picture of the package."""
-    if name not in _FILES:
+    if name not in _STATIC_FILES:
         raise HTTPException(404, f"there is no file {name}")
-    return Response(_FILES[name], media_type=_TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "max-age=3600"})
+    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+    return Response(_STATIC_FILES[name], media_type=media_type, headers={"Cache-Control": "max-age=3600"})
 
 
 @router.get("/ui/dashboard")
@@ -77,7 +78,7 @@ def job_page(
             may_cancel=has_cookie(request),
             is_local=store.is_local(record.id),
             last=next((store.record(job.id) for job in earlier if job.state == "FINISHED"), None),
-            earlier=earlier[:_EARLIER],
+            earlier=earlier[:_MAX_EARLIER_RUNS],
         )
     )
 
@@ -89,12 +90,12 @@ def comparison_page(request: Request, record: Record, other_id: JobId) -> Respon
     before = store.record(other_id)
     if before is None:
         raise HTTPException(404, f"there is no job {other_id}")
-    others = [job for job in store.earlier(record) if job.id != other_id]
-    return HTMLResponse(pages.compare(before.frozen(), record, time.time(), others[:_EARLIER]))
+    other_runs = [job for job in store.earlier(record) if job.id != other_id]
+    return HTMLResponse(pages.compare(before.snapshot(), record, time.time(), other_runs[:_MAX_EARLIER_RUNS]))
 
 
 @router.get("/ui/jobs/{job_id}/vertices/{vertex_id}")
-def vertex_page(request: Request, record: Record, recorded: Vertex) -> Response:
+def vertex_page(request: Request, record: Record, vertex_record: Vertex) -> Response:
     """Show a step of a job."""
     is_local = request.app.state.store.is_local(record.id)
-    return HTMLResponse(pages.vertex(record, recorded, time.time(), is_local=is_local))
+    return HTMLResponse(pages.vertex(record, vertex_record, time.time(), is_local=is_local))

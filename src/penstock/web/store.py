@@ -1,4 +1,4 @@
-"""The jobs that the API serves, of this process and of a folder of event logs, and the batches of streams."""
+"""The jobs that the REST API serves: of this process and of a folder of event logs; and the batches of streams."""
 
 from __future__ import annotations
 
@@ -7,100 +7,99 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
 from penstock.errors import HistoryError, PenstockError
-from penstock.history.record import ENDED, JobRecord
+from penstock.history.record import END_STATES, JobRecord
 from penstock.history.summaries import Summary
 from penstock.web.dashboard import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
     from penstock.history.logs import History
     from penstock.streams.progress import BatchRecord
     from penstock.streams.reading import TextFiles
 
-_MAX_LIVE = 200
-"""The most jobs of this process in memory; running jobs are never removed."""
+_MAX_LOCAL_JOBS = 200
+"""The most jobs of this process in memory; only ended jobs are removed."""
 _MAX_DIGESTS = 200
 """The most jobs that the dashboard analyzes."""
-_POLL = 2.0
+_POLL_SECONDS = 2.0
 """Seconds between two polls of the folder while a client watches."""
-_PAUSE = 0.3
-"""The least seconds between two messages to a client; changes in between are merged."""
-_HEARTBEAT = 15.0
+_MIN_PAUSE_SECONDS = 0.3
+"""The shortest time between two messages to a client; changes in between are merged."""
+_HEARTBEAT_SECONDS = 15.0
 """Seconds without changes after which a client gets a heartbeat."""
 
 
 class JobStore:
-    """Jobs by their ids; `history` has the event logs of earlier jobs, None without a folder.
+    """Jobs by their ids; `history` has the event logs of a folder, None without a folder.
 
     `version` is a number that increases with every change of a job of this process.
     """
 
     def __init__(self, history: History | None = None) -> None:
         self._history = history
-        self._live: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
+        self._local_jobs: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
         self._lock = threading.Lock()
         self.version = 0
         self._digests: dict[str, Digest] = {}
         self._polled_at, self._folder_hash = float("-inf"), 0
+        # The event loop and the event of each client, and the id of the job that it watches; None for all jobs.
         self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
 
     def add(self, record: JobRecord, cancel: Callable[[str], None]) -> None:
-        """Add a job of this process, with a function that cancels it for a reason."""
+        """Add a job of this process, and the function that cancels it with a reason."""
         with self._lock:
-            self._live[record.id] = (record, cancel)
-            ended = [job_id for job_id, (live, _) in self._live.items() if live.is_ended]
-            for job_id in ended[: max(len(self._live) - _MAX_LIVE, 0)]:
-                del self._live[job_id]
-        self.changed(record)
+            self._local_jobs[record.id] = (record, cancel)
+            ended = [job_id for job_id, (local, _) in self._local_jobs.items() if local.is_ended]
+            for job_id in ended[: max(len(self._local_jobs) - _MAX_LOCAL_JOBS, 0)]:
+                del self._local_jobs[job_id]
+        self.notify_watchers(record)
 
-    def changed(self, record: JobRecord) -> None:
+    def notify_watchers(self, record: JobRecord) -> None:
         """Notify the clients that watch this job or all jobs."""
         self.version += 1
         for loop, event, job_id in tuple(self._watchers):
             if job_id in {None, record.id}:
-                with contextlib.suppress(RuntimeError):
+                with contextlib.suppress(RuntimeError):  # the server has stopped and closed the loop
                     loop.call_soon_threadsafe(event.set)
 
     def summaries(self) -> list[Summary]:
-        """Return all jobs, newest first."""
+        """Return the summaries of all jobs, newest first."""
         with self._lock:
-            live = [Summary.of(record.frozen()) for record, _ in self._live.values()]
-        live_ids = {job.id for job in live}
+            local_jobs = [Summary.of(record.snapshot()) for record, _ in self._local_jobs.values()]
+        local_ids = {job.id for job in local_jobs}
         try:
-            earlier = [job for job in self._history.summaries() if job.id not in live_ids] if self._history else []
-        except HistoryError:
-            # The folder is created with the first log.
-            earlier = []
-        return sorted([*live, *earlier], key=lambda job: job.started, reverse=True)
+            logged_jobs = [job for job in self._history.summaries() if job.id not in local_ids] if self._history else []
+        except HistoryError:  # the folder is created with the first log
+            logged_jobs = []
+        return sorted([*local_jobs, *logged_jobs], key=lambda job: job.started, reverse=True)
 
     @property
-    def unread(self) -> int:
+    def unreadable(self) -> int:
         """The number of event logs that could not be read when all jobs were last listed."""
-        return self._history.unread if self._history else 0
+        return self._history.unreadable_count if self._history else 0
 
     def record(self, job_id: str) -> JobRecord | None:
-        """Return the record of a job, from memory or from its event log; None if there is neither."""
-        live = self._live.get(job_id)
-        if live is not None:
-            return live[0]
+        """Return the record of a job, from memory or from its event log; None without a record and a readable log."""
+        local = self._local_jobs.get(job_id)
+        if local is not None:
+            return local[0]
         try:
             return self._history.record(job_id) if self._history else None
         except HistoryError:
             return None
 
     def is_local(self, job_id: str) -> bool:
-        """Return whether a job belongs to this process, so that Spark's own pages show it."""
-        return job_id in self._live
+        """Return whether a job runs, or ran, in this process, so that Spark's pages show it."""
+        return job_id in self._local_jobs
 
     def earlier(self, record: JobRecord) -> list[Summary]:
-        """Return the jobs of the same name that started before a job, the latest first."""
+        """Return the summaries of the jobs of the same name that started before a job, the latest first."""
         return [
             job
             for job in self.summaries()
@@ -110,7 +109,7 @@ class JobStore:
     def digests(self) -> list[Digest]:
         """Return the digests of the latest ended jobs for the dashboard; each is computed once."""
         digests: dict[str, Digest] = {}
-        for job_id in [job.id for job in self.summaries() if job.state in ENDED][:_MAX_DIGESTS]:
+        for job_id in [job.id for job in self.summaries() if job.state in END_STATES][:_MAX_DIGESTS]:
             digest = self._digests.get(job_id)
             if digest is None and (record := self.record(job_id)) is not None:
                 digest = Digest.of(record)
@@ -121,52 +120,52 @@ class JobStore:
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return False if it does not run in this process."""
-        record, cancel = self._live.get(job_id, (None, None))
+        record, cancel = self._local_jobs.get(job_id, (None, None))
         if record is None or cancel is None or record.is_ended:
             return False
         cancel("cancelled through the API")
         return True
 
     async def versions(self, job_id: str | None) -> AsyncIterator[int | None]:
-        """Yield a different number after every change of a job, or of any job; None is a heartbeat."""
+        """Yield the version of a job (of all jobs if `job_id` is None) now and after changes; None is a heartbeat."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         watcher = (loop, event, job_id)
         self._watchers.add(watcher)
         # Jobs of this process notify the store; a folder has to be polled.
-        polled = self._history is not None and job_id not in self._live
+        is_polled = self._history is not None and job_id not in self._local_jobs
         try:
             while True:
                 event.clear()
-                version = await self._stamp(job_id)
+                version = await self._current_version(job_id)
                 yield version
                 record = await run_in_threadpool(self.record, job_id) if job_id else None
                 if record is not None and record.is_ended:
                     return
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_MIN_PAUSE_SECONDS)
                 silent_since = time.monotonic()
-                while await self._stamp(job_id) == version:
+                while await self._current_version(job_id) == version:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(event.wait(), _POLL if polled else _HEARTBEAT)
+                        await asyncio.wait_for(event.wait(), _POLL_SECONDS if is_polled else _HEARTBEAT_SECONDS)
                     event.clear()
-                    if time.monotonic() - silent_since >= _HEARTBEAT:
+                    if time.monotonic() - silent_since >= _HEARTBEAT_SECONDS:
                         silent_since = time.monotonic()
                         yield None
         finally:
             self._watchers.discard(watcher)
 
-    async def _stamp(self, job_id: str | None) -> int:
-        live = self._live.get(job_id) if job_id else None
-        if live is not None:
-            return live[0].version
+    async def _current_version(self, job_id: str | None) -> int:
+        local = self._local_jobs.get(job_id) if job_id else None
+        if local is not None:
+            return local[0].version
         # Listing the folder may be slow, so it must not block the event loop.
-        return self.version + (await run_in_threadpool(self._folder_stamp) if self._history else 0)
+        return self.version + (await run_in_threadpool(self._folder_version) if self._history else 0)
 
-    def _folder_stamp(self) -> int:
-        """Return a number that changes when a log has grown; the folder is listed at most once a second."""
+    def _folder_version(self) -> int:
+        """Return a number that changes when a log grows; the folder is listed at most once a second."""
         if self._history is not None and time.monotonic() - self._polled_at > 1:
             self._polled_at = time.monotonic()
             with contextlib.suppress(HistoryError):
-                self._folder_hash = hash(tuple(self._history.stamp()))
+                self._folder_hash = hash(tuple(self._history.list_logs()))
         return self._folder_hash
 
 
@@ -180,7 +179,7 @@ class Stream:
 
 
 def streams_of(locations: Sequence[TextFiles]) -> list[Stream]:
-    """Read all checkpoints."""
+    """Return the streams whose checkpoints are at `locations`."""
     streams = []
     for location in locations:
         from penstock.streams.reading import read_batches  # needs PySpark, which serving jobs does not

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.record import EdgeRecord, JobRecord, NodeRecord, VertexRecord, encoded_figure
+from penstock.history.record import EdgeRecord, JobRecord, NodeRecord, VertexRecord, encode_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from penstock.history.summaries import Summary
 
 _SCHEDULER = "AdaptiveBatch"
@@ -47,16 +46,16 @@ def _counts(counts: dict[str, int]) -> dict[str, int]:
 def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int) -> dict[str, Any]:
     """Return the response of ``/overview``."""
     states = [job.state for job in summaries]
-    counted = {
-        f"jobs-{name}": sum(state in members for state in states)
-        for name, members in (
+    job_counts = {
+        f"jobs-{name}": sum(state in counted_states for state in states)
+        for name, counted_states in (
             ("running", {"CREATED", "RUNNING"}),
             ("finished", {"FINISHED"}),
             ("cancelled", {"CANCELED"}),
             ("failed", {"FAILED", "INTERRUPTED"}),
         )
     }
-    return {"slots-total": slots, **counted, **versions}
+    return {"slots-total": slots, **job_counts, **versions}
 
 
 def job_details(record: JobRecord, now: float) -> dict[str, Any]:
@@ -86,17 +85,17 @@ def _vertex(vertex: VertexRecord, now: float) -> dict[str, Any]:
     return {
         "id": vertex.id,
         "name": vertex.name,
-        "maxParallelism": encoded_figure(vertex.max_parallelism),
-        "parallelism": encoded_figure(vertex.parallelism),
+        "maxParallelism": encode_figure(vertex.max_parallelism),
+        "parallelism": encode_figure(vertex.parallelism),
         "status": vertex.state,
         "start-time": _ms(vertex.started),
         "end-time": _ms(vertex.ended),
         "duration": _ms((vertex.ended or now) - vertex.started) if vertex.started else -1,
         "tasks": {vertex.state: vertex.tasks or 0},
         "metrics": {
-            "read-bytes": encoded_figure(vertex.bytes_in),
-            "write-bytes": encoded_figure(vertex.bytes_out),
-            "write-records": encoded_figure(vertex.rows_out),
+            "read-bytes": encode_figure(vertex.bytes_in),
+            "write-bytes": encode_figure(vertex.bytes_out),
+            "write-records": encode_figure(vertex.rows_out),
         },
         "reason": vertex.reason,
     }
@@ -104,11 +103,11 @@ def _vertex(vertex: VertexRecord, now: float) -> dict[str, Any]:
 
 def plan(record: JobRecord) -> dict[str, Any]:
     """Return the vertices created so far, and the edges between them."""
-    return _of_job(record) | {
+    return _job_fields(record) | {
         "nodes": [
             {
                 "id": vertex.id,
-                "parallelism": encoded_figure(vertex.parallelism),
+                "parallelism": encode_figure(vertex.parallelism),
                 "operator": "",
                 "description": vertex.name,
                 "inputs": [
@@ -127,7 +126,7 @@ def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
         {
             "id": node.id,
             "parallelism": _parallelism(node, vertex),
-            "maxParallelism": encoded_figure(node.max_parallelism),
+            "maxParallelism": encode_figure(node.max_parallelism),
             "operator-name": node.name,
             "operator-description": node.description,
             **({} if vertex is None else {"jobvertex-id": vertex.id}),
@@ -144,7 +143,7 @@ def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
         }
         for node, vertex, edges in _operators(record)
     ]
-    return _of_job(record) | {"nodes": nodes}
+    return _job_fields(record) | {"nodes": nodes}
 
 
 def stream_graph(record: JobRecord) -> dict[str, Any]:
@@ -164,23 +163,23 @@ def stream_graph(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def _of_job(record: JobRecord) -> dict[str, Any]:
+def _job_fields(record: JobRecord) -> dict[str, Any]:
     return {"jid": record.id, "name": record.name, "type": "BATCH"}
 
 
 def _operators(record: JobRecord) -> Iterator[tuple[NodeRecord, VertexRecord | None, list[EdgeRecord]]]:
     """Yield each node with its vertex, None while it is pending, and its input edges."""
-    vertex_of = record.vertex_of()
+    vertex_ids = record.vertex_ids_by_node()
     inputs: dict[str, list[EdgeRecord]] = {node: [] for node in record.nodes}
     for edge in record.edges.values():
         inputs[edge.target].append(edge)
     for node in record.nodes.values():
-        yield node, record.vertices.get(vertex_of.get(node.id, "")), inputs[node.id]
+        yield node, record.vertices.get(vertex_ids.get(node.id, "")), inputs[node.id]
 
 
 def _parallelism(node: NodeRecord, vertex: VertexRecord | None) -> int:
     """Return the parallelism of a node: that of its vertex, or of the node itself while it is pending."""
-    return encoded_figure(node.parallelism if vertex is None else vertex.parallelism)
+    return encode_figure(node.parallelism if vertex is None else vertex.parallelism)
 
 
 def _input(number: int, source: str, partitioner: str, edge: EdgeRecord) -> dict[str, Any]:
@@ -204,10 +203,10 @@ def job_config(record: JobRecord) -> dict[str, Any]:
 
 def job_exceptions(record: JobRecord) -> dict[str, Any]:
     """Return the response of ``/jobs/:jobid/exceptions``."""
-    first = record.exceptions[0] if record.exceptions else None
+    root = record.exceptions[0] if record.exceptions else None
     return {
-        "root-exception": first and first.message,
-        "timestamp": first and _ms(first.at),
+        "root-exception": root and root.message,
+        "timestamp": root and _ms(root.at),
         "all-exceptions": [
             {
                 "exception": error.message,

@@ -1,22 +1,24 @@
-"""Whether an error of a catalogue or of a Delta log client leaves the outcome of a commit unknown."""
+"""Whether an error of a catalog or of a Delta log client leaves the outcome of a commit unknown."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from multiprocessing.connection import Connection
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from tests.support.services import SeaweedFs, needed_module
+from tests.support.services import SeaweedFs, require_module
 
-needed_module("pyiceberg", "iceberg")
-needed_module("deltalake", "delta")
+require_module("pyiceberg", "iceberg")
+require_module("deltalake", "delta")
 
 import deltalake
 import pyarrow as pa
@@ -28,13 +30,9 @@ from penstock.connectors.delta.commit import PreparedDelta, definite_outcome
 from penstock.connectors.iceberg.commit import PreparedIceberg
 from penstock.errors import CommitUnknownError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.connection import Connection
-
 
 class Answer(BaseHTTPRequestHandler):
-    """A catalogue that answers every commit with `status`; 0 closes the connection without a response."""
+    """A catalog that answers every commit with `status`; 0 closes the connection without a response."""
 
     status = 0
 
@@ -74,7 +72,7 @@ RECORD = PreparedIceberg("n.t", "/r", "/r", "append", "{}", "/r/s", (), "receipt
     ("status", "is_definite"),
     [(code, True) for code in (400, 401, 403, 409, 429)] + [(code, False) for code in (0, 200, 500, 502, 503, 504)],
 )
-def test_the_http_status_of_a_catalogue_decides_if_the_outcome_is_definite(
+def test_the_http_status_of_a_catalog_decides_if_the_outcome_is_definite(
     catalog: RestCatalog, monkeypatch: pytest.MonkeyPatch, status: int, is_definite: bool
 ) -> None:
     monkeypatch.setattr(Answer, "status", status)

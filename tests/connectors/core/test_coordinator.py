@@ -1,17 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.connectors import ParallelismInferenceContext
-from penstock.connectors.core.coordinator import NO_ANSWER, SourceCoordinator
+from penstock.connectors.core.coordinator import NOT_INFERRED, SourceCoordinator
 from penstock.errors import GraphError, SourceTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 CONTEXT = ParallelismInferenceContext(10, 1 << 20)
 
@@ -39,9 +36,9 @@ def executor() -> Iterator[Any]:
     [
         (7, 7, None),
         (700, 700, None),
-        (0, NO_ANSWER, "returned 0"),
-        (-3, NO_ANSWER, "returned -3"),
-        (OSError("no route"), NO_ANSWER, "no route"),
+        (0, NOT_INFERRED, "returned 0"),
+        (-3, NOT_INFERRED, "returned -3"),
+        (OSError("no route"), NOT_INFERRED, "no route"),
     ],
 )
 def test_invalid_answers_and_errors_count_as_no_answer(
@@ -67,12 +64,12 @@ def test_a_source_infers_its_parallelism_once(executor: Any) -> None:
 
 
 def test_a_source_without_inference_has_no_answer(executor: Any) -> None:
-    assert SourceCoordinator("s", object()).infer_parallelism(CONTEXT, executor).result() == NO_ANSWER
+    assert SourceCoordinator("s", object()).infer_parallelism(CONTEXT, executor).result() == NOT_INFERRED
 
 
 def test_a_coordinator_exists_before_its_parallelism() -> None:
     coordinator = SourceCoordinator("s", Inferring(3))
-    with pytest.raises(GraphError, match="not initialised"):
+    with pytest.raises(GraphError, match="not initialized"):
         _ = coordinator.parallelism
     coordinator.initialize(4)
     assert coordinator.parallelism == 4

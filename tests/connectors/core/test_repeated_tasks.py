@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.lost_answers import LosesCommits
+from tests.support.lost_confirmations import ConfirmationDroppingProxy
 from tests.support.paths import TESTS
-from tests.support.services import DRIVERS, needed_module
+from tests.support.services import DRIVERS, require_module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.support.services import Postgres
 
 
-needed_module("deltalake", "delta")
-needed_module("pyiceberg", "iceberg")
+require_module("deltalake", "delta")
+require_module("pyiceberg", "iceberg")
 
 pytestmark = pytest.mark.thorough
 
@@ -31,7 +31,7 @@ TABLES = {"worker_died": "worker died", "answer_lost": "answer lost"}
 @pytest.fixture(scope="module")
 def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("repeated")
-    proxy = LosesCommits(postgres.port, losses=1)
+    proxy = ConfirmationDroppingProxy(postgres.port, losses=1)
     for table in TABLES:
         postgres.sql(f"create table {table} (id bigint, v bigint, p bigint)")
     url = f"jdbc:postgresql://127.0.0.1:{proxy.port}/postgres"
@@ -43,7 +43,7 @@ def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> An
         proxy.close()
     lines = [line for line in process.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, process.stderr[-4000:]
-    return folder, json.loads(lines[0].removeprefix("RESULT ")) | {"lost": proxy.lost}
+    return folder, json.loads(lines[0].removeprefix("RESULT ")) | {"lost": proxy.dropped}
 
 
 def test_failed_tasks_are_recorded(repeated: Any) -> None:

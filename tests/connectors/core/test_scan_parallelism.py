@@ -10,7 +10,7 @@ from penstock.connectors.core.scan_parallelism import (
     SourceBounds,
     choose_scan_parallelism,
     infers_parallelism,
-    limited,
+    limit_parallelism,
 )
 
 JOB = SourceBounds(128)
@@ -46,7 +46,7 @@ GLOBAL = SourceBounds(4, parallelism_default=4, job_from="parallelism.default")
             "default of 9 applies",
         ),
         (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "default of 128 applies (Penstock's default)"),
-        (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, -1, SourceBounds(128, sources=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),
         # a source that returns more than the bound gets the bound
         (
@@ -57,14 +57,14 @@ GLOBAL = SourceBounds(4, parallelism_default=4, job_from="parallelism.default")
             128,
             "the source asks for 700 tasks, but the job's maximum is 128 (Penstock's default)",
         ),
-        (ScanOptions(), None, 700, SourceBounds(128, default=5), 5, f"sources is 5 ({DEFAULT_SOURCE_PARALLELISM.key})"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, f"is 200 ({DEFAULT_SOURCE_PARALLELISM.key})"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=5, vertex=300, step=300), 5, "maximum for sources is 5"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=200, vertex=300, step=300), 200, "for sources is 200"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=400, vertex=300, step=300), 300, "step's maximum is 300"),
+        (ScanOptions(), None, 700, SourceBounds(128, sources=5), 5, f"sources is 5 ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, 700, SourceBounds(128, sources=200), 200, f"is 200 ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, 700, SourceBounds(128, sources=5, vertex=300, step=300), 5, "maximum for sources is 5"),
+        (ScanOptions(), None, 700, SourceBounds(128, sources=200, vertex=300, step=300), 200, "for sources is 200"),
+        (ScanOptions(), None, 700, SourceBounds(128, sources=400, vertex=300, step=300), 300, "step's maximum is 300"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=300, step=300), 128, "the job's maximum is 128"),
-        (ScanOptions(infer_max=9), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
-        (ScanOptions(kind_max=1000), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
+        (ScanOptions(infer_max=9), None, 700, SourceBounds(128, sources=5), 5, "the maximum for sources is 5"),
+        (ScanOptions(kind_max=1000), None, 700, SourceBounds(128, sources=5), 5, "the maximum for sources is 5"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, f"this step's maximum is 9 ({MAX_PARALLELISM.key})"),
         (ScanOptions(), None, 7, GLOBAL, 4, "the job's maximum is 4 (parallelism.default)"),
         # parallelism.default applies only if no other bound is set
@@ -72,7 +72,7 @@ GLOBAL = SourceBounds(4, parallelism_default=4, job_from="parallelism.default")
             ScanOptions(),
             None,
             20,
-            SourceBounds(4, default=50, parallelism_default=4),
+            SourceBounds(4, sources=50, parallelism_default=4),
             20,
             "the source asks for 20 tasks",
         ),
@@ -108,16 +108,16 @@ def test_the_parallelism_of_a_scan_and_its_reason(
     ("bounds", "options", "upper", "inference_bound"),
     [
         (JOB, ScanOptions(), 128, 128),
-        (SourceBounds(128, default=200), ScanOptions(), 200, 200),
-        (SourceBounds(128, default=200, vertex=64), ScanOptions(), 64, 64),
+        (SourceBounds(128, sources=200), ScanOptions(), 200, 200),
+        (SourceBounds(128, sources=200, vertex=64), ScanOptions(), 64, 64),
         (SourceBounds(128, vertex=9), ScanOptions(), 9, 9),
         (GLOBAL, ScanOptions(), 4, 4),
-        (SourceBounds(4, default=50, parallelism_default=4), ScanOptions(), 50, 50),
+        (SourceBounds(4, sources=50, parallelism_default=4), ScanOptions(), 50, 50),
         (SourceBounds(50, vertex=50, parallelism_default=4), ScanOptions(), 50, 50),
         (GLOBAL, ScanOptions(infer_max=8), 4, 8),
         (JOB, ScanOptions(infer_max=500), 128, 500),
         (SourceBounds(128, vertex=30), ScanOptions(infer_max=500), 30, 30),
-        (SourceBounds(128, default=10), ScanOptions(infer_max=500), 10, 10),
+        (SourceBounds(128, sources=10), ScanOptions(infer_max=500), 10, 10),
         (JOB, ScanOptions(kind_max=6), 128, 6),
         (JOB, ScanOptions(kind_max=1000), 128, 128),
     ],
@@ -147,4 +147,4 @@ def test_sources_with_a_fixed_parallelism_do_not_infer(options: Any, static: int
     [(8, None, 8), (8, 100_000, 8), (8, 3999, 3), (8, 1000, 1), (8, 999, 1), (8, 0, 1), (1, 5000, 1)],
 )
 def test_a_limit_bounds_static_inference(parallelism: int, limit: int | None, expected: int) -> None:
-    assert limited(parallelism, limit) == expected
+    assert limit_parallelism(parallelism, limit) == expected

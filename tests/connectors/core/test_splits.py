@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.core.splits import choose_split_count, count_splits, evenly, split_size_for
+from penstock.connectors.core.splits import choose_split_count, count_splits, distribute_evenly, split_size_for
 
 MB = 1 << 20
 
@@ -56,7 +56,7 @@ def test_splits_are_small_only_as_long_as_cores_would_be_idle(
     ("fine", "coarse", "cores", "expected"),
     [
         (30, 8, 4, "16 splits instead of 30, as 4 for each of 4 cores are Penstock's default"),
-        (300, 75, 2, "75 large splits instead of 300, as more than 4 for each of 2 cores only cost time"),
+        (300, 75, 2, "75 large splits instead of 300, as more than 4 for each of 2 cores would only cost time"),
         (3, 1, 2, ""),
         (30, 8, None, ""),
     ],
@@ -76,12 +76,12 @@ def test_fewer_splits_have_a_reason(fine: int, coarse: int, cores: int | None, e
     ],
 )
 def test_splits_are_assigned_to_tasks_by_size(sizes: list[int], tasks: int, expected: Any) -> None:
-    assert evenly(sizes, tasks) == expected
+    assert distribute_evenly(range(len(sizes)), sizes, tasks) == expected
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 10))
 def test_each_split_is_assigned_once_and_evenly(sizes: Any, tasks: Any) -> None:
-    groups = evenly(sizes, tasks)
+    groups = distribute_evenly(range(len(sizes)), sizes, tasks)
     assert sorted(index for group in groups for index in group) == list(range(len(sizes)))
     assert len(groups) <= tasks
     totals = [sum(sizes[index] for index in group) for group in groups]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,11 +19,9 @@ from penstock.connectors.files.object_store import ObjectStoreSource
 from penstock.connectors.jdbc.sink import JdbcSink
 from penstock.errors import SinkError, SourceError, SourceTimeoutError
 from tests.support.services import free_port
-from tests.support.silence import Silent
+from tests.support.silence import SilentServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 
@@ -31,7 +30,7 @@ KEYS = {"access_key": "a", "secret_key": "b", "scheme": "http", "region": "us-ea
 
 @pytest.fixture
 def silent() -> Iterator[Any]:
-    with Silent() as server:
+    with SilentServer() as server:
         yield server
 
 
@@ -67,7 +66,7 @@ def delta(port: Any) -> Any:
 
 CLIENTS = {
     "a broker": (kafka, "the broker at 127.0.0.1:{port}", "asking for the partitions of orders"),
-    "a catalogue": (iceberg, "127.0.0.1:{port}", "GET /v1/config"),
+    "a catalog": (iceberg, "127.0.0.1:{port}", "GET /v1/config"),
     "an object store": (s3, "s3://bucket/orders", "asking for its files"),
     "a table in an object store": (delta, "s3://bucket/orders", "asking for its transaction log"),
 }
@@ -87,12 +86,12 @@ def test_a_source_that_never_responds_is_a_timeout_error(client: str, silent: An
         assert part in message
 
 
-def test_requests_to_a_catalogue_end_after_the_timeout(silent: Any) -> None:
+def test_requests_to_a_catalog_end_after_the_timeout(silent: Any) -> None:
     with set_timeout(1.5), pytest.raises(SourceTimeoutError):
         iceberg(silent.port)
     deadline = time.monotonic() + 5
     while (
-        unfinished := [work for work in running_work("") if "catalogue" in work.waits_for]
+        unfinished := [work for work in running_work("") if "catalog" in work.waits_for]
     ) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not unfinished

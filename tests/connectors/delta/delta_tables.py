@@ -7,21 +7,19 @@ import json
 import struct
 import uuid
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("pyroaring", "iceberg")
+require_module("pyroaring", "iceberg")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from pyroaring import BitMap64
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _MAGIC = 1681511377
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"

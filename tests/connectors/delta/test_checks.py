@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
+require_module("deltalake", "delta")
 
 import deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -21,11 +23,6 @@ from penstock.connectors.delta import commit as delta_commit
 from penstock.connectors.delta.commit import PreparedDelta, check_writable
 from penstock.connectors.tables.commit import MODES
 from penstock.errors import SinkError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
 
 READER_FEATURES = {
     "columnMapping",
@@ -83,7 +80,7 @@ def commit(table: deltalake.DeltaTable) -> None:
     table.create_write_transaction([action], "append", table.schema(), [])
 
 
-@pytest.mark.parametrize("feature", sorted(delta_commit._WRITTEN))
+@pytest.mark.parametrize("feature", sorted(delta_commit._SUPPORTED_FEATURES))
 def test_tables_with_supported_features_can_be_committed_to(tmp_path: Path, feature: str) -> None:
     table = create_table(tmp_path, [feature])
     check_writable(table, "t", "append")
@@ -121,7 +118,7 @@ def nested(column: dict[str, Any], within: str) -> dict[str, Any]:
 def test_columns_with_invariants_are_refused(tmp_path: Path, within: str) -> None:
     column = INVARIANT if within == "the table" else nested(INVARIANT, within)
     table = create_table(tmp_path, ["invariants"], columns=[COLUMN, column])
-    with pytest.raises(SinkError, match=r"Penstock does not maintain delta.invariants of t"):
+    with pytest.raises(SinkError, match=r"Penstock does not enforce delta.invariants of t"):
         check_writable(table, "t", "append")
 
 
@@ -135,7 +132,7 @@ def test_length_limits_in_nested_columns_are_refused(tmp_path: Path, within: str
     if within == "the table":
         check_writable(table, "t", "append")
         return
-    with pytest.raises(SinkError, match=r"Penstock does not maintain the length varchar\(3\) of t"):
+    with pytest.raises(SinkError, match=r"Penstock does not enforce the length varchar\(3\) of t"):
         check_writable(table, "t", "append")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
+require_module("deltalake", "delta")
 
 import deltalake
 import pyarrow as pa
@@ -24,9 +26,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -201,7 +200,7 @@ def test_changed_partition_columns_are_refused_before_the_log_is_written(
     for partition_columns in (by, ("kind",)):
         record = record_class(path, path, mode, schema, partition_columns, (), "", None, "receipt")
         if partition_columns == ("kind",):
-            record.ready(Access(None))  # type: ignore[arg-type]
+            record.make_ready(Access(None))  # type: ignore[arg-type]
         else:
             with pytest.raises(SinkError, match=r"(?s)partitions of table .* have changed.*by \('kind',\)"):
                 record.commit(Access(None))  # type: ignore[arg-type]

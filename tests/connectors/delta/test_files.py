@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
+require_module("deltalake", "delta")
 
 import deltalake
 import pyarrow as pa
@@ -24,9 +26,6 @@ from tests.connectors.delta.delta_tables import DeltaLog, rows_by_kernel
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

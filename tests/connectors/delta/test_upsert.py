@@ -6,14 +6,16 @@ import datetime as dt
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
+require_module("deltalake", "delta")
 
 import deltalake
 import pyarrow as pa
@@ -30,9 +32,6 @@ from tests.connectors.delta.delta_tables import rows_by_kernel
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -230,7 +229,7 @@ def test_a_concurrent_commit_is_preserved(
         else merged(old, other_rows)
     )
     check(env, spark, path, merged(before_upsert, new))
-    assert ("worked out again" in caplog.text) is is_recomputed
+    assert ("is recomputed" in caplog.text) is is_recomputed
     assert None not in deltalake.DeltaTable(path).to_pyarrow_table()["id"].to_pylist()
 
 
@@ -273,7 +272,7 @@ def test_an_upsert_that_gives_up_leaves_no_files(
         raise CommitFailedError("another came first")
 
     monkeypatch.setattr(PreparedDeltaUpsert, "commit_onto", lose_race)
-    monkeypatch.setattr(PreparedDeltaUpsert, "pauses", (0.0, 0.0))
+    monkeypatch.setattr(PreparedDeltaUpsert, "retry_pauses", (0.0, 0.0))
     with pytest.raises(JobError, match="another came first"):
         upsert(env, spark.createDataFrame(rows([150, 1000], "new"), COLUMNS), path)
     assert next(others, None) is None, "there were three attempts"

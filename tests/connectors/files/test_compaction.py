@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
@@ -16,9 +18,6 @@ from tests.connectors.files.test_file_sizes import files
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,9 +19,6 @@ from penstock.spark.plans.dataframes import with_settings
 from tests.support.equality import assert_as_plain_spark, assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -72,7 +71,7 @@ def test_the_decided_number_of_tasks_runs(
     assert source_vertex.parallelism in count_stage_tasks(spark, env.last_job)
 
 
-def test_catalogue_tables_have_their_name_and_decided_parallelism(
+def test_catalog_tables_have_their_name_and_decided_parallelism(
     make_env: Callable[..., Environment], spark: SparkSession, folder: Any
 ) -> None:
     spark.sql(f"create table if not exists files_table using parquet location '{folder / 'parquet'}'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,15 +12,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.connectors import ObjectStoreSource, Predicate, ScanContext
-from penstock.connectors.files.object_store import _packed, _partition
+from penstock.connectors.files.object_store import _pack, _partition_values
 from penstock.errors import SourceError
 from tests.support.equality import assert_same_rows
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -97,7 +96,7 @@ def test_missing_files_buckets_and_wrong_secrets_are_errors(bucket: Any, tmp_pat
     [([], []), ([60, 60, 60], [[60, 60], [60]]), ([500], [[500]]), ([10] * 5, [[10, 10, 10], [10, 10]])],
 )
 def test_small_files_are_packed_up_to_the_split_size(sizes: Any, expected: Any) -> None:
-    assert _packed(sizes, [size + 350 // 4 for size in sizes], 350) == expected
+    assert _pack(sizes, [size + 350 // 4 for size in sizes], 350) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,4 +109,4 @@ def test_small_files_are_packed_up_to_the_split_size(sizes: Any, expected: Any) 
     ],
 )
 def test_partition_values_are_read_from_the_path(path: str, values: Any) -> None:
-    assert _partition(path, "r") == values
+    assert _partition_values(path, "r") == values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +14,6 @@ from penstock.errors import JobError, SinkError
 from tests.connectors.files.test_file_sizes import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -104,18 +103,18 @@ def test_a_failing_commit_function_removes_the_new_files(
 ) -> None:
     def fail(partition: Any) -> None:
         if partition.values["day"] == "2024-01-01":
-            raise ValueError("the catalogue is down")
+            raise ValueError("the catalog is down")
 
     sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=[fail])
     env = make_env()
     env.write(days, sink)
-    with pytest.raises((JobError, SinkError), match=r"'fail' failed for day=2024-01-01[^$]*the catalogue is down"):
+    with pytest.raises((JobError, SinkError), match=r"'fail' failed for day=2024-01-01[^$]*the catalog is down"):
         env.execute()
     assert not (tmp_path / "out").exists()
     good = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
     env.write(days, good)
     env.execute()
-    with pytest.raises((JobError, SinkError), match="the catalogue is down"):
+    with pytest.raises((JobError, SinkError), match="the catalog is down"):
         env.write(days, sink)
         env.execute()
     assert rows(spark, tmp_path / "out") == 300  # the old files and markers stay

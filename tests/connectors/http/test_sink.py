@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from tests.support.paths import TESTS
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -46,7 +45,7 @@ def test_the_number_of_tasks_follows_from_the_limit_and_the_measured_response_ti
     env.execute()
     tasks = last_decision(env, DecisionKind.VERTEX_PARALLELISM)
     assert tasks.chosen in {3, 4}, "45 requests per second of 50 ms each need more than two tasks"
-    assert "and at most 45 are sent in a second, so more tasks would only wait; 2 of them can run" in tasks.reason
+    assert "and at most 45 are sent in a second, so more tasks would only wait; 2 tasks can run" in tasks.reason
     assert [stage.tasks for stage in stages(spark, env.last_job, "Sink")].count(tasks.chosen) == 1
     assert service.rows() == [number for number in range(50) if number % 21]
     assert service.max_requests_in() <= 45
@@ -55,8 +54,8 @@ def test_the_number_of_tasks_follows_from_the_limit_and_the_measured_response_ti
     assert len({request["key"] for request in requests}) == 50
     summary = last_decision(env, DecisionKind.SINK_STAGE)
     assert summary.chosen == f"{len(requests)} requests"
-    assert summary.reason.startswith("47 rows taken, 3 requests repeated, 3 dead letters, ")
-    assert summary.reason.endswith(" a second, of 45 that are allowed")
+    assert summary.reason.startswith("47 rows accepted, 3 requests retried, 3 dead letters, ")
+    assert summary.reason.endswith(" a second, of 45 allowed")
     dead = spark.read.parquet(str(tmp_path / "dead")).collect()
     assert sorted((json.loads(row.row)["id"], row.status, row.error, row.attempts) for row in dead) == [
         (0, 400, "this row is not for us", 2),
@@ -184,7 +183,7 @@ def test_a_worker_that_dies_with_the_first_rows_loses_no_equal_row(start: Any) -
     assert set(rows) == set(range(4))
     assert min(rows.values()) >= 250
     assert rows.total() == 1_005, "only the five rows of the attempt that died come twice"
-    assert "1 task ran twice, whose rows may have come twice" in decision["reason"]
+    assert "1 task ran twice, whose rows may have been sent twice" in decision["reason"]
 
 
 @pytest.mark.slow
@@ -195,7 +194,7 @@ def test_a_worker_that_dies_loses_no_row(start: Any) -> None:
     assert set(rows) == set(range(400))
     assert 400 < len(rows) <= 800, "rows are delivered at least once"
     assert service.max_requests_in() <= 100
-    assert "1 task ran twice, whose rows may have come twice" in decision["reason"]
+    assert "1 task ran twice, whose rows may have been sent twice" in decision["reason"]
     assert decision["chosen"] == f"{len(service.requests())} requests"
     keys: dict[int, set[str]] = {}
     for request in service.requests():

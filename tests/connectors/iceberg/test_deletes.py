@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("pyiceberg", "iceberg")
+require_module("pyiceberg", "iceberg")
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent
@@ -23,8 +24,6 @@ from tests.connectors.iceberg.iceberg_deletes import delete_positions, delete_va
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -200,5 +199,5 @@ def test_deletes_by_nested_fields_are_refused(env: Environment, catalog: Any, pr
 
     inner = pa.table({"x": [1]}, schema=pa.schema([pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "2"})]))
     _commit(table, inner, DataFileContent.EQUALITY_DELETES, [2])
-    with pytest.raises(SourceError, match="within a column, number 2"):
+    with pytest.raises(SourceError, match="values of a nested field, whose id is 2"):
         env.count(env.read(IcebergSource(table_name(table), properties)))

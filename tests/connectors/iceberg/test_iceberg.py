@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("pyiceberg", "iceberg")
+require_module("pyiceberg", "iceberg")
 
 import pyarrow as pa
 
@@ -20,9 +22,6 @@ from tests.support.equality import assert_same_rows
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment

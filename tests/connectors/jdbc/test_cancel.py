@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +12,9 @@ import pytest
 from penstock.connectors import JdbcSink
 from penstock.errors import JobCancelledError
 from tests.connectors.jdbc.test_sink import leftover_tables
-from tests.support.silence import Proxy
+from tests.support.silence import HangingProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -95,7 +94,7 @@ def test_a_job_is_cancelled_while_the_database_does_not_respond(
     env: Environment, spark: SparkSession, server: Any, tmp_path: Path
 ) -> None:
     rows = slow_rows(spark, tmp_path / "reached", seconds=0.2)
-    with Proxy(server.port) as proxy:
+    with HangingProxy(server.port) as proxy:
         url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
         env.write(rows, JdbcSink(url, "cancelled", server.properties))
         job = env.execute_async("cancelled")

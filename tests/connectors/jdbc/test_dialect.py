@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.jdbc.dialect import Request, literal
+from penstock.connectors.jdbc.dialect import ReadRequest, literal
 from penstock.connectors.jdbc.source import dialect_of, masked
 
 
 def request(table: Any, columns: Any = ("a",), conditions: Any = ()) -> Any:
-    return Request(table, columns, conditions, lambda name: f'"{name}"')
+    return ReadRequest(table, columns, conditions, lambda name: f'"{name}"')
 
 
 @pytest.mark.parametrize("name", ["t", "s.t", '"Odd Name"', 's."a""b"', "`x y`.t", "ünder_score", "t$1"])

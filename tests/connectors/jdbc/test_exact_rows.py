@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +20,6 @@ from tests.support.equality import assert_as_plain_spark, assert_same_rows
 from tests.support.outcomes import mostly_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -154,7 +153,7 @@ def test_splits_of_postgres_tables_read_each_row_once(
     pages: bool,
 ) -> None:
     if not pages:
-        monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
+        monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_SCAN_VERSION", 1 << 30)
     if postgres.sql("select to_regclass('child_with_nulls') is null") == "t":
         series = f"generate_series(0, {ROWS - 1}) i"
         postgres.sql(f"""

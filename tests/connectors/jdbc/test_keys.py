@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors.jdbc import keys as module
-from penstock.connectors.jdbc.dialect import KeyKind
+from penstock.connectors.jdbc.dialect import KeyType
 from penstock.spark.io.jdbc import ColumnType
 from penstock.spark.run.filters import KeySet
 
@@ -39,7 +39,7 @@ class Relation:
 
 
 class Dialect:
-    comparable = {"int": KeyKind.WHOLE, "text": KeyKind.TEXT}
+    comparable_types = {"int": KeyType.WHOLE, "text": KeyType.TEXT}
 
     @staticmethod
     def query_timeouts(seconds: Any) -> dict[str, Any]:

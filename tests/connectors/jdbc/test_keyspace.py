@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.jdbc.splits import middle_number, middle_text, weigh, weighted_bounds
+from penstock.connectors.jdbc.splits import middle_number, middle_text, weigh_ranges, weighted_bounds
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_splits_of_a_skewed_key_are_balanced(keys: Any, count: Any) -> None:
     def rows_between(low: Any, high: Any) -> float:
         return float(bisect.bisect_left(keys, int(high)) - bisect.bisect_left(keys, int(low)))
 
-    values = weigh(str(keys[0]), str(keys[-1] + 1), rows_between, middle_number, 64)
+    values = weigh_ranges(str(keys[0]), str(keys[-1] + 1), rows_between, middle_number, 64)
     assert sum(weight for _, weight in values) == len(keys)
     bounds = [int(value) for value in weighted_bounds(values, count)]
     rows_per_split = [0] * (len(bounds) + 1)

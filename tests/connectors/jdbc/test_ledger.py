@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from penstock.commit import Access, Direction, recover
+from penstock.commit import Access, Outcome, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import Journal, journals_at
 from penstock.connectors import FileSink, JdbcSink
 from penstock.connectors.jdbc.commit import ledger_entry
 from penstock.errors import SinkError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from tests.commit.harness import commit
 from tests.connectors.jdbc.test_sink import ROWS, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -193,8 +192,8 @@ def test_recovery_completes_an_interrupted_rollback(
         patch.setattr(PreparedFolders, "undo", fail)
         commit(spark, sinks, write=write)
     access = Access(Bridge(spark), {key: secret for sink in sinks for key, secret in sink.secrets.items()})
-    (path,) = journals_at(access, Folder(access.bridge, str(tmp_path)))
-    assert recover(access, path).direction is Direction.BACK
+    (path,) = journals_at(access, HadoopPath(access.bridge, str(tmp_path)))
+    assert recover(access, path).outcome is Outcome.UNDONE
     assert not list(tmp_path.iterdir())
     assert rows_of_abc(postgres)[:2] == ["1|1", "0|0"]
 
@@ -223,7 +222,7 @@ def test_a_job_is_rolled_back_if_its_journal_cannot_be_written(
     write_journal = Journal.write
 
     def write_to_full_disk(journal: Journal, access: Access) -> None:
-        if not has_journal or journal.decided or journal.is_rolled_back:
+        if not has_journal or journal.all_committed or journal.is_rolled_back:
             raise OSError("no space left")
         write_journal(journal, access)
 
@@ -241,7 +240,7 @@ def test_a_table_without_a_ledger_cannot_be_written_together_with_files(
     """Without the ledger, a recovery could not detect whether the table has committed. No output becomes visible."""
     env.write(numbers(spark), FileSink(str(tmp_path / "out")))
     env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk))
-    with pytest.raises(SinkError, match="its job has other sinks"):
+    with pytest.raises(SinkError, match="the sinks of its job commit together"):
         env.execute()
     env._outputs.take()
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,6 @@ from penstock.connectors import JdbcSink
 from penstock.errors import JobError, SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -179,7 +178,9 @@ def test_rows_of_a_single_attempt_of_each_task_are_copied(
         postgres.sql(
             f"insert into staged select i, i, {task}, {attempt} from generate_series({task} * 10, {task} * 10 + 9) i"
         )
-    postgres.sql(PostgresDialect().copy("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt")))
+    postgres.sql(
+        PostgresDialect().copy_statement("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt"))
+    )
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 
 
@@ -198,7 +199,7 @@ def test_max_connections_limits_the_connections_of_tasks(
         slow_rows = numbers(spark, partitions=6).withColumn("s", F.expr("sha2(repeat(s, 60000), 512)"))
         write(env, slow_rows, postgres, "capped", max_connections=cap, mode="overwrite")
     assert summarize_rows(postgres, "capped").startswith(f"{ROWS}|{ROWS}|")
-    assert counted.most == max_task_connections + 1
+    assert counted.max_concurrent == max_task_connections + 1
     assert counted.opened >= (6 if cap is None else 1) + 2  # the driver opens a connection before and after the tasks
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +16,6 @@ from tests.support.equality import assert_as_plain_spark, assert_same_rows
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -138,7 +137,7 @@ def test_an_unpartitioned_read_is_split_into_balanced_tasks(
 def test_histograms_give_the_splits_without_tid_range_scans(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
+    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_SCAN_VERSION", 1 << 30)
     df = read_by_spark(spark, pg, table)
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64("id", "pad").cast("decimal(38,0)")), F.count("id"))
     env = make_env(**VOLUME)
@@ -154,7 +153,7 @@ def test_histograms_give_the_splits_without_tid_range_scans(
 def test_a_database_without_statistics_is_read_in_a_single_split(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE", "SELECT no_such_function(?)")
+    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE_QUERY", "SELECT no_such_function(?)")
     df = read_by_spark(spark, pg, "uniform").groupBy("g").count()
     env = make_env(**VOLUME)
     assert_as_plain_spark(env, df)
@@ -279,7 +278,7 @@ def test_max_connections_limits_the_connections_of_tasks(
     assert_same_rows(rows, df.collect())
     tasks = env.last_job.vertices[0].tasks
     assert (tasks == 1) is (cap == "1")
-    assert counted.most == max_task_connections + (tasks > 1)  # a single task needs no shared snapshot
+    assert counted.max_concurrent == max_task_connections + (tasks > 1)  # a single task needs no shared snapshot
     assert counted.opened >= tasks + 1
 
 
@@ -408,7 +407,7 @@ def test_a_table_that_is_dropped_after_planning_fails_the_job(pg: Any, env: Envi
         env.collect(df)
 
 
-def test_options_of_a_catalogue_table_apply(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
+def test_options_of_a_catalog_table_apply(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
     properties = ", ".join(f"{key} '{value}'" for key, value in pg.properties.items())
     spark.sql(
         f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')"

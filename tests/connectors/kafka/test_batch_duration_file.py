@@ -9,16 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter, read_duration
 from penstock.connectors.kafka.streams.micro_batches import BatchDecision
-from penstock.connectors.kafka.streams.offsets import PlannedBatch, offset_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from penstock.connectors.kafka.streams.offsets import PlannedBatch, to_offset
 
 DURATIONS = {"triggerExecution": 1_900, "latestOffset": 400, "addBatch": 1_200}
 
@@ -30,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def end_offset(reader: str | None, offset: int = 7) -> dict[str, Any]:
-    return offset_of({("t", 0): offset}, PlannedBatch(BatchDecision(7, 7, 2, "reason"), reader=reader))
+    return to_offset({("t", 0): offset}, PlannedBatch(BatchDecision(7, 7, 2, "reason"), reader=reader))
 
 
 def progress(*ends: Any, start: Any = None, query: str = "q", **durations: int) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def test_nothing_is_written_for_invalid_reader_names(folder: Path, name: str | N
     assert sorted(folder.rglob("*")) == folders
 
 
-@pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, {"penstock": {"0": 5}}, offset_of({("t", 0): 7})])
+@pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, {"penstock": {"0": 5}}, to_offset({("t", 0): 7})])
 def test_offsets_of_other_sources_are_ignored(folder: Path, end: Any) -> None:
     BatchDurationWriter().write(progress(end))
     assert not list(folder.iterdir())

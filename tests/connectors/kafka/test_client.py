@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("confluent_kafka", "kafka")
+require_module("confluent_kafka", "kafka")
 
 from confluent_kafka import KafkaError, Producer
 
@@ -21,8 +22,6 @@ from penstock.connectors.kafka.offsets import OffsetRange
 from penstock.errors import SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from confluent_kafka import Consumer
 
 
@@ -98,7 +97,7 @@ class Slow:
 def test_a_topic_that_ends_before_the_last_offset_is_an_error(simulated: str, reached: dict[int, int]) -> None:
     """The topic was recreated or truncated. Its new records must not be skipped, whatever the other partition has."""
     source = KafkaSource(simulated, "remade")
-    with pytest.raises(SourceError, match="records of remade-1 from offset 50 on are gone"):
+    with pytest.raises(SourceError, match="records of remade-1 from offset 50 on no longer exist"):
         source.ends_after({("remade", partition): end for partition, end in reached.items()})
 
 
@@ -107,7 +106,7 @@ def test_a_late_response_about_a_recreated_topic_is_an_error(simulated: str) -> 
     """New records of a recreated topic are not skipped if the broker responds late."""
     with client.consumer(simulated, {}) as slow:
         ends = {("remade", 0): 10, ("remade", 1): 50}
-        with pytest.raises(SourceError, match="records of remade-1 from offset 50 on are gone"):
+        with pytest.raises(SourceError, match="records of remade-1 from offset 50 on no longer exist"):
             client.probe_beyond(Slow(slow, 2.0), ends, {("remade", 1)})  # type: ignore[arg-type]
 
 
@@ -157,6 +156,6 @@ def test_the_ends_of_a_fully_read_topic_are_unchanged(simulated: str) -> None:
 )
 def test_a_range_ends_at_gaps_and_partition_ends(answers: list[Answer], seen: bool, expected: list[int]) -> None:
     consumer = Answers(list(answers))
-    read = messages(cast("Consumer", consumer), OffsetRange("t", 0, 0, 3, seen=seen))
+    read = messages(cast("Consumer", consumer), OffsetRange("t", 0, 0, 3, is_last_seen=seen))
     assert [message.offset() for batch in read for message in batch] == expected
     assert not consumer.remaining

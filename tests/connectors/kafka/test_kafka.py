@@ -5,25 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, require_module
 
-needed_module("confluent_kafka", "kafka")
+require_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSink, KafkaSource, ScanContext
-from penstock.connectors.core.splits import evenly
+from penstock.connectors.core.splits import distribute_evenly
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.errors import JobError, SinkError, SourceError
 from tests.support.stages import stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -63,9 +62,8 @@ def test_splits_are_balanced(broker: KafkaBroker, hot: Any) -> None:
     source = KafkaSource(broker.servers, hot)
     for tasks in (4, 8, 16):
         splits = source.enumerate_splits(ScanContext(tasks, 1 << 20))
-        records_per_task = [
-            sum(splits[i].backlog for i in group) for group in evenly([s.backlog for s in splits], tasks)
-        ]
+        groups = distribute_evenly(splits, [split.backlog for split in splits], tasks)
+        records_per_task = [sum(split.backlog for split in group) for group in groups]
         assert sum(records_per_task) == TOTAL
         assert max(records_per_task) <= 1.5 * TOTAL / len(records_per_task)
 

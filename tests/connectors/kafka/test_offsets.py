@@ -27,7 +27,11 @@ def offset_range(partition: Any, start: Any, end: Any, **options: Any) -> Any:
             2,
             [offset_range(0, 0, 45), offset_range(0, 45, 90), offset_range(1, 0, 5), offset_range(2, 0, 5)],
         ),
-        ([offset_range(0, 10, 12, seen=True)], 2, [offset_range(0, 10, 11), offset_range(0, 11, 12, seen=True)]),
+        (
+            [offset_range(0, 10, 12, is_last_seen=True)],
+            2,
+            [offset_range(0, 10, 11), offset_range(0, 11, 12, is_last_seen=True)],
+        ),
         ([offset_range(0, 0, 2)], 8, [offset_range(0, 0, 1), offset_range(0, 1, 2)]),
     ],
 )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.paths import TESTS
-from tests.support.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, require_module
 
-needed_module("confluent_kafka", "kafka")
+require_module("confluent_kafka", "kafka")
 
 from confluent_kafka import TopicPartition
 
@@ -34,8 +35,6 @@ from penstock.connectors.kafka.commit import (
 from penstock.errors import CommitError, PenstockError, SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -123,7 +122,7 @@ def test_an_expired_receipt_leaves_the_outcome_unclear(broker: KafkaBroker, topi
         if days == 5:
             assert not check(access)
         else:
-            with pytest.raises(CommitError, match="brokers may have forgotten its receipt"):
+            with pytest.raises(CommitError, match="brokers may have removed its receipt"):
                 check(access)
 
 
@@ -149,7 +148,7 @@ def test_another_run_with_a_claimed_token_is_refused(
     assert (first.has_begun(access), first.is_committed(access)) == (True, False)
     assert (second.has_begun(access), second.is_committed(access)) == (False, False)
     for other in (second, single_transaction):
-        with pytest.raises(SinkError, match="another run is writing t to topic"):
+        with pytest.raises(SinkError, match="another run is writing token t to topic"):
             other.commit(access)
     monkeypatch.setattr(topics, "write_parts", lambda bridge, destination, *_: written.append(destination.run))
     first.commit(access)

@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from tests.support.paths import TESTS
-from tests.support.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, require_module
 
-needed_module("confluent_kafka", "kafka")
+require_module("confluent_kafka", "kafka")
 
 from penstock.connectors.kafka.streaming import KafkaFormat
-from penstock.connectors.kafka.streams.offsets import planned_of
+from penstock.connectors.kafka.streams.offsets import planned_batch_of
 from penstock.connectors.kafka.streams.pace import FIRST_RECORDS
 from penstock.errors import ConfigError
 from penstock.state import start_query
@@ -152,7 +152,7 @@ def test_the_duration_of_a_batch_excludes_the_wait_for_its_trigger(
     assert exact, (measured, durations)
     assert all(ran.seconds < seconds for ran in exact)
     assert_each_read_once(spark, tmp_path, topic, {0: count})
-    planned = planned_of(json.loads(query.recentProgress[0].sources[0].endOffset))
+    planned = planned_batch_of(json.loads(query.recentProgress[0].sources[0].endOffset))
     assert planned is not None
     file, deadline = Path(tempfile.gettempdir(), f"penstock-stream-{planned.reader}"), time.monotonic() + 20
     while file.exists():  # until Spark has reported the end of the query

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from tests.support.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, require_module
 
-needed_module("confluent_kafka", "kafka")
+require_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSource
 from penstock.connectors.kafka.streaming import KafkaStreamReader
 from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter
 from penstock.connectors.kafka.streams.micro_batches import BatchBounds
-from penstock.connectors.kafka.streams.offsets import PlannedBatch, offset_of, planned_of
+from penstock.connectors.kafka.streams.offsets import PlannedBatch, planned_batch_of, to_offset
 from penstock.connectors.kafka.streams.pace import FIRST_RECORDS, GROWTH, MeasuredBatch
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from confluent_kafka import Consumer
 
 PACED = BatchBounds(interval=10, cores=2)
@@ -73,7 +72,7 @@ class Spark:
             self.read += rows
         self.end = end
         self.now += seconds
-        planned = planned_of(end)
+        planned = planned_batch_of(end)
         assert planned is not None
         return planned, sizes
 
@@ -94,17 +93,17 @@ def test_batches_follow_lag_and_pace(broker: KafkaBroker) -> None:
     fill(broker, topic, counts)
     spark = Spark(broker, topic)
     first, sizes = run_batch(spark, 20.5)
-    assert (first.decision.records, first.decision.tasks, first.before) == (FIRST_RECORDS, 4, None)
+    assert (first.decision.records, first.decision.tasks, first.previous_batch) == (FIRST_RECORDS, 4, None)
     assert sum(sizes) == FIRST_RECORDS
     assert max(sizes) <= 1.1 * min(sizes), "the hot partition is split"
     second, _ = run_batch(spark, 8.0)
-    assert second.before == MeasuredBatch(FIRST_RECORDS, 20.5)
-    assert second.ran == (), "the first batch of a process also compiles, so its pace is not used"
+    assert second.previous_batch == MeasuredBatch(FIRST_RECORDS, 20.5)
+    assert second.measured_batches == (), "the first batch of a process also compiles, so its pace is not used"
     assert second.decision.records == FIRST_RECORDS
     third, _ = run_batch(spark, 4.0)
     assert third.decision.records == 11_250, "nine seconds of 1,250 records each"
     fourth, _ = run_batch(spark)
-    assert fourth.before == MeasuredBatch(11_250, 4.0)
+    assert fourth.previous_batch == MeasuredBatch(11_250, 4.0)
     assert fourth.decision.records == 36_500 - 2 * FIRST_RECORDS - 11_250, "all remaining records; 25,312 would fit"
     assert spark.batch() is None
     assert spark.has_read(counts)
@@ -120,10 +119,10 @@ def test_durations_of_batches_exclude_idle_calls_and_mark_waits(broker: KafkaBro
     spark.now = 5000.02
     fill(broker, topic, {0: 30}, first=50)
     second, _ = run_batch(spark, 9.99)
-    assert second.before == MeasuredBatch(50, 2.5), "the time of idle calls is excluded"
+    assert second.previous_batch == MeasuredBatch(50, 2.5), "the time of idle calls is excluded"
     fill(broker, topic, {0: 20}, first=80)
     third, _ = run_batch(spark)
-    assert third.before == MeasuredBatch(30, 9.99, waited=True), "triggers fire at multiples of the interval"
+    assert third.previous_batch == MeasuredBatch(30, 9.99, waited=True), "triggers fire at multiples of the interval"
     assert spark.has_read({0: 100})
 
 
@@ -137,13 +136,13 @@ def test_reported_durations_replace_those_with_waits(broker: KafkaBroker) -> Non
     for number, seconds in enumerate([3.0, 0.5, 0.25]):
         fill(broker, topic, {0: 4_000}, first=4_000 * number)
         planned, _ = run_batch(spark, 10.0)
-        measured.append(planned.before)
+        measured.append(planned.previous_batch)
         durations = {"triggerExecution": 1000 * seconds, "addBatch": 100}
         source = {"startOffset": None, "endOffset": spark.end}
         writer.write({"id": "query", "durationMs": durations, "sources": [source]})
     fill(broker, topic, {0: 90_000}, first=12_000)
     jump, _ = run_batch(spark)
-    assert [*measured, jump.before] == [
+    assert [*measured, jump.previous_batch] == [
         None,
         MeasuredBatch(4_000, 10.0, waited=True),
         MeasuredBatch(4_000, 0.5),
@@ -168,7 +167,7 @@ def test_waits_are_detected_for_a_reader_that_is_called_after_another(
     run_batch(spark, seconds)
     fill(broker, topic, {0: 50}, first=50)
     second, _ = run_batch(spark)
-    assert second.before == MeasuredBatch(50, seconds, waited)
+    assert second.previous_batch == MeasuredBatch(50, seconds, waited)
 
 
 def test_the_initial_offset_is_the_same_in_each_call(broker: KafkaBroker) -> None:
@@ -214,7 +213,7 @@ def test_a_lower_end_in_a_new_process_is_an_error(broker: KafkaBroker) -> None:
     reader = KafkaStreamReader(KafkaSource(broker.servers, topic), BatchBounds())
     end = reader.latestOffset()
     assert end == {"remade-0": 10}
-    with pytest.raises(SourceError, match="records of remade-0 from offset 1000 on are gone"):
+    with pytest.raises(SourceError, match="records of remade-0 from offset 1000 on no longer exist"):
         reader.partitions({"remade-0": 1000}, end)
 
 
@@ -229,17 +228,17 @@ def test_a_new_process_has_the_same_splits_and_pace(broker: KafkaBroker) -> None
     run_batch(spark)
     spark.restart()
     other = KafkaStreamReader(KafkaSource(broker.servers, topic), BatchBounds(cores=64))
-    assert len(other.partitions(start, offset_of({(topic, 0): 10_000}, first))) == 2, "as decided before the restart"
+    assert len(other.partitions(start, to_offset({(topic, 0): 10_000}, first))) == 2, "as decided before the restart"
     planned, _ = run_batch(spark)
-    assert planned.before is None, "the end of the last batch was before the restart"
-    assert planned.ran == (MeasuredBatch(FIRST_RECORDS, 8.0),)
+    assert planned.previous_batch is None, "the end of the last batch was before the restart"
+    assert planned.measured_batches == (MeasuredBatch(FIRST_RECORDS, 8.0),)
     assert spark.has_read({0: 33_000, 1: 10})
 
 
 def test_user_options_limit_records_and_tasks(broker: KafkaBroker) -> None:
     topic = broker.topic("bounded", 2)
     fill(broker, topic, {0: 5_000, 1: 100})
-    spark = Spark(broker, topic, BatchBounds(interval=10, most_records=3_000, parallelism=3, cores=2))
+    spark = Spark(broker, topic, BatchBounds(interval=10, max_records=3_000, parallelism=3, cores=2))
     first, sizes = run_batch(spark)
     assert (sum(sizes), len(sizes)) == (3_000, 3)
     assert first.decision.reason.endswith("maxOffsetsPerTrigger is 3,000; 3 tasks: scan.parallelism is set")
@@ -274,7 +273,7 @@ def test_a_checkpoint_of_an_earlier_release_is_continued(broker: KafkaBroker) ->
     assert len(spark.reader.partitions({"earlier-0": 0}, {"earlier-0": 3_000, "earlier-1": 10})) == 2
     spark.end = {"earlier-0": 2_990, "earlier-1": 10}
     planned, sizes = run_batch(spark)
-    assert (planned.decision.records, planned.ran, sizes) == (10, (), [10])
+    assert (planned.decision.records, planned.measured_batches, sizes) == (10, (), [10])
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Recovery of unfinished tables in a persistent catalogue (Hive on Derby) after a job died."""
+"""Recovery of unfinished tables in a persistent catalog (Hive on Derby) after a job died."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_statements_roll_back_the_unfinished_tables_of_a_dead_job(warehouse: Pat
 
 
 @pytest.mark.slow
-def test_the_command_line_recovers_with_the_catalogue_of_the_job(warehouse: Path) -> None:
-    """In a session with another catalogue, recovery refuses to run, because it would not see the tables."""
+def test_the_command_line_recovers_with_the_catalog_of_the_job(warehouse: Path) -> None:
+    """In a session with another catalog, recovery refuses to run, because it would not see the tables."""
     locations = [warehouse / "warehouse" / name for name in TABLES[-2:]]
     before = sorted(warehouse.glob("warehouse/**/*")), sorted(warehouse.glob("*"))
     for location in locations:

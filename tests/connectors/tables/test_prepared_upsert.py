@@ -52,7 +52,7 @@ class Table:
 @dataclass(frozen=True)
 class Record(PreparedUpsert[int]):
     is_reversible: ClassVar[bool] = False
-    pauses: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+    retry_pauses: ClassVar[tuple[float, ...]] = (0.0, 0.0)
     target = "t"
 
     table: Table = field(default_factory=lambda: Table([]))
@@ -132,4 +132,4 @@ def test_an_upsert_is_recomputed_for_a_dropped_table(caplog: pytest.LogCaptureFi
     assert record.fitting(Access(None), None) is record
     dropped = replace(record, seen=7)
     assert dropped.fitting(Access(None), None).seen is None
-    assert "table t has changed, the upsert is worked out again" in caplog.text
+    assert "table t has changed, so the upsert is recomputed" in caplog.text

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
-needed_module("pyiceberg", "iceberg")
+require_module("deltalake", "delta")
+require_module("pyiceberg", "iceberg")
 
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
 from penstock.errors import ConfigError
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment

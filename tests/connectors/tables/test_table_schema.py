@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from penstock.connectors.tables.table_schema import LENGTH, check_columns
+from penstock.connectors.tables.table_schema import CHAR_TYPE_KEY, check_columns
 from penstock.errors import JobError, SinkError
 from tests.support.equality import assert_same_rows
 from tests.support.outcomes import mostly_slow
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
-needed_module("pyiceberg", "iceberg")
+require_module("deltalake", "delta")
+require_module("pyiceberg", "iceberg")
 
 import deltalake
 import pyarrow as pa
@@ -24,9 +26,6 @@ import pyarrow as pa
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -162,7 +161,7 @@ def test_char_and_varchar_lengths_of_a_delta_table_apply(env: Environment, spark
     columns = spark.sql("select '' as c, '' as v").schema
     kinds = {"c": "char(3)", "v": "varchar(3)"}
     for field in columns:
-        field.metadata = {LENGTH: kinds[field.name]}
+        field.metadata = {CHAR_TYPE_KEY: kinds[field.name]}
     table = Delta(tmp_path)
     rows = spark.createDataFrame([(text, text) for text in TEXTS], "c string, v string")
     env.write(spark.createDataFrame([], columns), table.sink())
@@ -319,7 +318,7 @@ def test_tables_with_constraints_or_column_mapping_are_not_written(
         ("a int, s struct<x: int>", False, None),
         ("a int, s struct<X: int>", False, "of type struct"),
         ("a int, s struct<x: smallint>", False, "of type struct"),
-        ("a int, l array<int>", False, "nulls within it"),
+        ("a int, l array<int>", False, "nested nulls are not allowed"),
     ],
 )
 def test_columns_are_checked_by_name_type_and_nullability(ddl: str, sensitive: bool, message: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,12 @@ from penstock.connectors.core import sink_checks
 from penstock.connectors.core.base import SinkJob
 from penstock.errors import JobError, PenstockError, SinkError
 from penstock.spark.io import table_partitions
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.plans.dataframes import with_settings
 from tests.connectors.tables.test_tables import ROWS, assert_same_tables, partitions
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -204,7 +203,7 @@ def test_a_table_that_penstock_cannot_overwrite_is_written_by_spark(
     """A mounted volume below the table, and a table at the root of a bucket."""
     env.sql(BY_K.replace("NAME", tables[0]))
     before = env.last_job
-    monkeypatch.setattr(Folder, attribute, value)
+    monkeypatch.setattr(HadoopPath, attribute, value)
     env.sql(f"insert overwrite {tables[0]} values (7, 'x', 8)")
     assert env.last_job is before
     assert [tuple(row) for row in spark.table(tables[0]).collect()] == [(7, "x", 8)]
@@ -212,7 +211,7 @@ def test_a_table_that_penstock_cannot_overwrite_is_written_by_spark(
 
 @pytest.fixture
 def other(spark: SparkSession) -> Iterator[str]:
-    """A JDBC catalogue, which is the current catalogue."""
+    """A JDBC catalog, which is the current catalog."""
     prefix = "spark.sql.catalog.other"
     spark.conf.set(prefix, "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog")
     spark.conf.set(f"{prefix}.url", "jdbc:derby:memory:other;create=true")
@@ -223,7 +222,7 @@ def other(spark: SparkSession) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_tables_are_written_while_another_catalogue_is_current(
+def test_tables_are_written_while_another_catalog_is_current(
     env: Environment, spark: SparkSession, tables: Any, other: str
 ) -> None:
     spark.sql("use spark_catalog.default")
@@ -247,7 +246,7 @@ def test_tables_are_written_while_another_catalogue_is_current(
 
 
 @pytest.mark.parametrize("name", ["ours", "sinks.ours", "other.sinks.ours", "other.ours"])
-def test_a_table_name_of_another_catalogue_is_an_error(
+def test_a_table_name_of_another_catalog_is_an_error(
     env: Environment, spark: SparkSession, tables: Any, other: str, name: str
 ) -> None:
     before = env.last_job
@@ -325,7 +324,7 @@ class Conflicting(FileSink):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_rollback_restores_the_partitions_of_the_catalogue(
+def test_a_rollback_restores_the_partitions_of_the_catalog(
     env: Environment, spark: SparkSession, tables: Any, tmp_path: Path, mode: str
 ) -> None:
     """An unregistered folder stays unregistered, and a partition without a folder stays registered."""

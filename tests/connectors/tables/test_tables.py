@@ -1,4 +1,4 @@
-"""Tables of Spark's catalogue have the same rows, folders and definitions as if Spark had written them."""
+"""Tables of Spark's catalog have the same rows, folders and definitions as if Spark had written them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DYNAMIC = "spark.sql.sources.partitionOverwriteMode"
 
 
 def definition(spark: SparkSession, name: str) -> Any:
-    """Return the catalogue's description of a table without its name and times."""
+    """Return the catalog's description of a table without its name and times."""
     description = [tuple(row) for row in spark.sql(f"describe extended {name}").collect()]
     skipped = {"Table", "Created Time", "Last Access", "Created By", "Owner"}
     word = name.rpartition(".")[2]
@@ -265,7 +265,7 @@ def test_rows_of_a_token_are_written_once(env: Environment, spark: SparkSession,
         env.execute()
 
 
-def test_the_name_of_the_catalogue_is_case_insensitive(env: Environment, spark: SparkSession, tables: Any) -> None:
+def test_the_name_of_the_catalog_is_case_insensitive(env: Environment, spark: SparkSession, tables: Any) -> None:
     env.write(spark.sql(ROWS), TableSink(f"SPARK_CATALOG.{tables[0]}"))
     env.execute()
     assert spark.table(tables[0]).count() == 30

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.paths import TESTS
-from tests.support.services import needed_module
+from tests.support.services import require_module
 
-needed_module("deltalake", "delta")
-needed_module("pyiceberg", "iceberg")
+require_module("deltalake", "delta")
+require_module("pyiceberg", "iceberg")
 
 from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
@@ -22,7 +22,7 @@ from penstock.connectors.tables.commit import Key
 from penstock.errors import SinkError
 
 JOBS = TESTS / "jobs"
-STEPS = ["write", "check", "files_with", "merged"]
+STEPS = ["write", "check", "paths_with_keys", "merge"]
 """The steps of an upsert that start a Spark job, in order."""
 TIMES = 4
 CODE = {

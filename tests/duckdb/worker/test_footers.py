@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError
 from penstock.duckdb.worker.files import FileRange
 from penstock.duckdb.worker.footers import Footer, RowGroup, read_footer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_footer(tmp_path: Path) -> None:
@@ -22,7 +19,7 @@ def test_a_footer(tmp_path: Path) -> None:
     footer = read_footer(str(path), 1, 2)
     assert [(column.name, column.type, column.annotation) for column in footer.columns] == [("id", "int64", "NONE")]
     assert footer.columns[0].formats >= {"SNAPPY", "PLAIN"}
-    assert [(group.first, group.rows) for group in footer.groups] == [(0, 10), (10, 10), (20, 5)]
+    assert [(group.first_row, group.rows) for group in footer.row_groups] == [(0, 10), (10, 10), (20, 5)]
     assert footer.rows == 25
     path.unlink()
     assert read_footer(str(path), 1, 2) is footer  # the cached footer
@@ -35,4 +32,4 @@ def test_a_footer(tmp_path: Path) -> None:
 )
 def test_rows_of_a_range(start: int, length: int, rows: tuple[int, int]) -> None:
     footer = Footer((), "", None, False, tuple(RowGroup(n * 10, 10, n * 10) for n in range(3)))
-    assert footer.range(FileRange("t", start, length, 0, 0)) == rows
+    assert footer.row_range(FileRange("t", start, length, 0, 0)) == rows

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from penstock.duckdb.worker import memory
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ALL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_limit_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     assert memory.machine_memory() == ALL
     for text, expected in {"max\n": ALL, "1000\n": 1000, f"{2 * ALL}\n": ALL}.items():
         (tmp_path / "memory.max").write_text(text)
@@ -48,6 +45,6 @@ def test_free_memory(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     files, free = FREE[case]
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "_GROUP", tmp_path)
-    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
     assert memory.free_memory() == free

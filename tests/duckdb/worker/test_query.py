@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.duckdb.worker.columns import Column
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
-from penstock.duckdb.worker.query import NamedResult, NativeQueryStep, Table
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from penstock.duckdb.worker.query import NamedResult, QueryFunction, Table
 
 ID = (Column("id", "bigint"),)
 SINGLE_ROW = pa.RecordBatch.from_pydict({"id": [0]})
@@ -34,8 +32,8 @@ def table(folder: Path, name: str, files: int, rows: int = 10) -> Table:
 
 
 def rows(sql: str, tables: tuple[Table, ...], *results: NamedResult) -> list[dict[str, Any]]:
-    step = NativeQueryStep(sql, results, (Column("n", "bigint"),), tables, MEMORY, 2)
-    return [row for batch in step(iter([SINGLE_ROW])) for row in batch.to_pylist()]
+    function = QueryFunction(sql, results, (Column("n", "bigint"),), tables, MEMORY, 2)
+    return [row for batch in function(iter([SINGLE_ROW])) for row in batch.to_pylist()]
 
 
 def test_several_tables(tmp_path: Path) -> None:
@@ -46,21 +44,21 @@ def test_several_tables(tmp_path: Path) -> None:
 
 
 def test_results_that_later_queries_read(tmp_path: Path) -> None:
-    first = NamedResult("result_0", "SELECT max(id) AS c FROM scan_0", is_value=True)
-    second = NamedResult("result_1", "SELECT id FROM scan_0 WHERE id > (SELECT * FROM result_0) - 3", is_value=False)
+    first = NamedResult("result_0", "SELECT max(id) AS c FROM scan_0", is_scalar=True)
+    second = NamedResult("result_1", "SELECT id FROM scan_0 WHERE id > (SELECT * FROM result_0) - 3", is_scalar=False)
     assert rows("SELECT count(*) AS n FROM result_1", (table(tmp_path, "t", 2),), first, second) == [{"n": 3}]
 
 
 def test_a_subquery_of_several_rows(tmp_path: Path) -> None:
     """It fails as in Spark, even if no row uses its value."""
-    value = NamedResult("result_0", "SELECT id FROM scan_0", is_value=True)
+    value = NamedResult("result_0", "SELECT id FROM scan_0", is_scalar=True)
     with pytest.raises(NotNativeError, match="more than one row"):
         rows("SELECT id AS n FROM scan_0 WHERE id = -1", (table(tmp_path, "t", 1),), value)
 
 
 def test_a_file_that_was_replaced(tmp_path: Path) -> None:
     replaced = table(tmp_path, "t", 1)
-    replaced.check()
+    replaced.rows_query()
     pq.write_table(pa.table({"id": pa.array(range(3), pa.int64())}), tmp_path / "t-0.parquet")
     with pytest.raises(NotNativeError, match="has changed"):
-        replaced.check()
+        replaced.rows_query()

@@ -1,4 +1,4 @@
-"""The output ratio of a step, sampled from a few row groups."""
+"""The output ratio of a part, sampled from a few row groups."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.duckdb.worker.columns import Column
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
 from penstock.duckdb.worker.sample import sample_row_groups
-from penstock.duckdb.worker.worker import NativeStep
+from penstock.duckdb.worker.worker import PartFunction
 
 ID = (Column("id", "bigint"),)
-STEP = NativeStep("SELECT id FROM scan WHERE id % 10 = 0", ID, 64 << 20, Files(ID))
+FUNCTION = PartFunction("SELECT id FROM scan WHERE id % 10 = 0", ID, 64 << 20, Files(ID))
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def file(tmp_path: Path) -> FileRange:
 
 def test_a_row_group_of_each_range(file: FileRange) -> None:
     sample = sample_row_groups([file, file], [file.length, 3 * file.length])
-    assert (sample.rows, sample.task) == (200, 2000)
-    assert sample.output_ratio(STEP) == 0.1
+    assert (sample.rows, sample.task_rows) == (200, 2000)
+    assert sample.output_ratio(FUNCTION) == 0.1
 
 
 def test_no_row_group(file: FileRange) -> None:
     nothing = sample_row_groups([replace(file, length=1)], [1])
-    assert (nothing.chosen, nothing.rows, nothing.task) == ((), 0, 0)
-    assert nothing.output_ratio(STEP) == 0
+    assert (nothing.row_groups, nothing.rows, nothing.task_rows) == ((), 0, 0)
+    assert nothing.output_ratio(FUNCTION) == 0
 
 
 def test_a_file_that_is_not_here(file: FileRange) -> None:

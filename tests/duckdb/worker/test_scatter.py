@@ -54,18 +54,18 @@ def test_routing_numbers_hash_to_each_subpartition(subpartitions: int) -> None:
 @pytest.mark.parametrize("at_a_time", [1 << 20, 1])
 def test_all_rows_arrive(monkeypatch: pytest.MonkeyPatch, at_a_time: int) -> None:
     """In a single message per subpartition, and in many."""
-    monkeypatch.setattr(scatter, "_MOST_BYTES", at_a_time)
+    monkeypatch.setattr(scatter, "_MAX_BUFFERED_BYTES", at_a_time)
     columns = [Column("k", "bigint"), Column("s", "string"), Column("d", "decimal(5,2)")]
     rows = [(key, f"row {key}", Decimal(key)) for key in range(300)]
     scatterer = Scatter((0,), routing_numbers(8))
     batches = [wire_batch(columns, rows[:100]), wire_batch(columns, []), wire_batch(columns, rows[100:])]
     received = []
     for routed in scatterer.scatter(iter(batches), columns):
-        for number, message in zip(routed.column("subpartition").to_pylist(), routed.column("batch"), strict=True):
+        for number, message in zip(routed.column("routing_number").to_pylist(), routed.column("batch"), strict=True):
             part = pa.ipc.read_record_batch(message.as_buffer(), batches[0].schema)
-            assert {scatterer.numbers[hash_row([key], ["bigint"]) % 8] for key in part.column("k").to_pylist()} == {
-                number
-            }
+            assert {
+                scatterer.routing_numbers[hash_row([key], ["bigint"]) % 8] for key in part.column("k").to_pylist()
+            } == {number}
             received += part.to_pylist()
     assert sorted(row["k"] for row in received) == list(range(300))
     assert all(row["s"] == f"row {row['k']}" and row["d"] == row["k"] * 100 for row in received)

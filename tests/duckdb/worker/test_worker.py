@@ -5,21 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.duckdb.worker.columns import Column
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
-from penstock.duckdb.worker.worker import NativeStep
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from penstock.duckdb.worker.worker import PartFunction
 
 ROWS = 1000
 MEMORY = 64 << 20
@@ -50,23 +48,25 @@ def ranges(path: Path, tasks: int) -> list[FileRange]:
     return [FileRange(f"file:{path}", i * length, length, modified, status.st_size) for i in range(tasks)]
 
 
-def step(sql: str, read: tuple[Column, ...], output: tuple[Column, ...], calendar: str = "CORRECTED") -> NativeStep:
-    return NativeStep(sql, output, MEMORY, Files(read, calendar))
+def function(
+    sql: str, read: tuple[Column, ...], output: tuple[Column, ...], calendar: str = "CORRECTED"
+) -> PartFunction:
+    return PartFunction(sql, output, MEMORY, Files(read, calendar))
 
 
-def rows(leaf: NativeStep, files: Sequence[FileRange]) -> list[dict[str, Any]]:
+def rows(leaf: PartFunction, files: Sequence[FileRange]) -> list[dict[str, Any]]:
     return [row for batch in leaf.rows(list(files)) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7, 11, 40])
 def test_every_row_is_read_by_a_single_task(file: Path, tasks: int) -> None:
-    leaf = step(PLAIN, READ, OUTPUT)
+    leaf = function(PLAIN, READ, OUTPUT)
     values = [(row["c1"], row["c2"]) for file_range in ranges(file, tasks) for row in rows(leaf, [file_range])]
     assert values == [(number, number) for number in range(ROWS)]  # prices are sent as cents
 
 
 def test_a_task_reads_several_ranges(file: Path) -> None:
-    sums = step("SELECT count(*) AS c1 FROM scan", (), (Column("c1", "bigint"),))
+    sums = function("SELECT count(*) AS c1 FROM scan", (), (Column("c1", "bigint"),))
     parts = ranges(file, 5)
     assert rows(sums, [parts[0], *parts[3:]]) == [
         {"c1": ROWS - sum(rows(sums, [part])[0]["c1"] for part in parts[1:3])}
@@ -75,9 +75,9 @@ def test_a_task_reads_several_ranges(file: Path) -> None:
 
 def test_a_task_without_a_row_group_has_no_rows(file: Path) -> None:
     (whole,) = ranges(file, 1)
-    nothing = [FileRange(whole.path, 0, 1, whole.modified, whole.size)]
-    sums = step("SELECT count(id) AS c1, max(price) AS c2 FROM scan", READ, OUTPUT)
-    assert rows(step(PLAIN, READ, OUTPUT), nothing) == []
+    nothing = [FileRange(whole.path, 0, 1, whole.modified_ms, whole.size)]
+    sums = function("SELECT count(id) AS c1, max(price) AS c2 FROM scan", READ, OUTPUT)
+    assert rows(function(PLAIN, READ, OUTPUT), nothing) == []
     assert rows(sums, nothing) == [{"c1": 0, "c2": None}]
 
 
@@ -87,7 +87,7 @@ def test_a_stage_reads_its_files_from_json(file: Path) -> None:
         for file_range in ranges(file, 2)
     ]
     batches = [pa.record_batch({"files": pa.array([text])}) for text in texts]
-    ids = [row["c1"] for batch in step(PLAIN, READ, OUTPUT)(iter(batches)) for row in batch.to_pylist()]
+    ids = [row["c1"] for batch in function(PLAIN, READ, OUTPUT)(iter(batches)) for row in batch.to_pylist()]
     assert ids == list(range(ROWS))
 
 
@@ -101,7 +101,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_files_that_differ_from_the_table_are_refused(file: Path, case: str) -> None:
     read, message = REFUSED[case]
-    leaf = step("SELECT 1 AS c1 FROM scan", read, (Column("c1", "int"),))
+    leaf = function("SELECT 1 AS c1 FROM scan", read, (Column("c1", "int"),))
     with pytest.raises(NotNativeError, match=message):
         rows(leaf, ranges(file, 1))
 
@@ -110,10 +110,10 @@ def test_a_file_that_has_changed_since_is_refused(file: Path) -> None:
     planned = ranges(file, 1)
     os.utime(file, (1, 1))
     with pytest.raises(NotNativeError, match="has changed since the query was planned"):
-        rows(step(PLAIN, READ, OUTPUT), planned)
+        rows(function(PLAIN, READ, OUTPUT), planned)
     file.unlink()
     with pytest.raises(NotNativeError, match="No such file"):
-        rows(step(PLAIN, READ, OUTPUT), planned)
+        rows(function(PLAIN, READ, OUTPUT), planned)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_an_error_of_duckdb_is_not_native(file: Path, sql: str, message: str) ->
     if "CAST(price" in sql:
         sql = sql.replace("price AS", "price * 100 AS")
     with pytest.raises(NotNativeError, match=message):
-        rows(step(sql, READ, OUTPUT), planned)
+        rows(function(sql, READ, OUTPUT), planned)
 
 
 DAY, TEXT = Column("day", "date"), Column("s", "string")
@@ -159,7 +159,7 @@ def test_files_of_incompatible_writers_are_refused(tmp_path: Path, case: str) ->
             path.read_bytes().replace(created_by, writer.encode().ljust(len(created_by))[: len(created_by)])
         )
     output = (Column("c1", column.type),)
-    leaf = step(f"SELECT {column.name} AS c1 FROM scan", (column,), output, calendar)
+    leaf = function(f"SELECT {column.name} AS c1 FROM scan", (column,), output, calendar)
     if refused is None:
         assert len(rows(leaf, ranges(path, 1))) == 1
     else:
@@ -182,7 +182,7 @@ def test_exchanged_columns() -> None:
             "batch": pa.array([batch.serialize().to_pybytes() for _, batch in batches], pa.binary()),
         }
     )
-    computed = NativeStep(sql, left, MEMORY, inputs=(left, right))
+    computed = PartFunction(sql, left, MEMORY, inputs=(left, right))
     joined = [tuple(row.values()) for batch in computed(iter([message])) for row in batch.to_pylist()]
     assert sorted(joined) == [(2, None), (3, -5)]
     assert [batch for batch in computed(iter([])) if batch.num_rows] == []
@@ -214,10 +214,12 @@ def test_arrow_applies_no_filter(file: Path, sent: str, name: str, row: int) -> 
     columns = (Column("k", "int"),)
     if sent == "broadcast tables":
         streams = {f"build_{number}": BroadcastRows(side) for number, side in enumerate(sides)}
-        leaf = NativeStep(sql.format(l="build_0", b="build_1"), columns, MEMORY, Files((), "CORRECTED"), tables=streams)
+        leaf = PartFunction(
+            sql.format(l="build_0", b="build_1"), columns, MEMORY, Files((), "CORRECTED"), tables=streams
+        )
         actual = rows(leaf, ranges(file, 1))
     else:
-        leaf = NativeStep(sql.format(l="input_0", b="input_1"), columns, MEMORY, inputs=(SENT, SENT))
+        leaf = PartFunction(sql.format(l="input_0", b="input_1"), columns, MEMORY, inputs=(SENT, SENT))
         messages = [pa.array([0, 1], pa.int32()), pa.array([side.serialize().to_pybytes() for side in sides])]
         batches = leaf(iter([pa.RecordBatch.from_arrays(messages, ["side", "batch"])]))
         actual = [row_dict for batch in batches for row_dict in batch.to_pylist()]

@@ -10,19 +10,15 @@ import threading
 import time
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.duckdb.worker.engine import open_connection
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError, open_connection
 from penstock.duckdb.worker.workspace import granted_memory, workspace
 from tests.support.disks import small_file_system
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1 << 20
 TASK = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.decisions.log import NameRef, NodeRef
-from penstock.planner.draft import Note, job_plan
+from penstock.planner.draft import DraftChoice, build_job_plan
 from tests.planner.drafts import draft
 
 TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
@@ -18,13 +18,13 @@ TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
     [({}, {}), ({2: 7}, {1: 7}), ({3: 7}, {1: 7}), ({4: 5}, {2: 5}), ({2: 7, 4: 5}, {1: 7, 2: 5})],
 )
 def test_user_widths(parallelism: Any, widths: Any) -> None:
-    assert job_plan(draft(TEXT, parallelism=parallelism), "x").widths == widths
+    assert build_job_plan(draft(TEXT, parallelism=parallelism), "x").user_subpartitions == widths
 
 
 def test_decisions_have_the_final_names_of_nodes() -> None:
     noted = draft(TEXT)
-    noted.notes.extend([Note(2, "right", "it is small"), Note("both", "run once", "read twice")])
-    choices = job_plan(noted, "x").choices
+    noted.choices.extend([DraftChoice(2, "right", "it is small"), DraftChoice("both", "run once", "read twice")])
+    choices = build_job_plan(noted, "x").choices
     assert [(choice.subject, choice.chosen, choice.reason) for choice in choices] == [
         (NodeRef(2, "n2"), "right", "it is small"),
         (NameRef("both"), "run once", "read twice"),
@@ -42,5 +42,5 @@ def test_decisions_have_the_final_names_of_nodes() -> None:
 def test_exchanges_that_a_node_writes_together_have_the_same_width(
     signatures: dict[str, Any], parallelism: Any, same: bool
 ) -> None:
-    plan = job_plan(draft(TEXT, signatures=signatures, parallelism=parallelism), "x")
+    plan = build_job_plan(draft(TEXT, signatures=signatures, parallelism=parallelism), "x")
     assert (plan.family(1) == plan.family(2)) is same

@@ -73,7 +73,7 @@ DOWN: dict[str, tuple[LogicalNode, list[str]]] = {
     "a nondeterministic filter": (tree("Filter", scan(), is_deterministic=False, **SAFE), ["Filter"]),
     "the same column": (tree("Project", scan(), ids="kx", **SAFE), ["a", "Project"]),
     "under another id": (
-        tree("Project", tree("a", ids="nx", **SAFE), ids="kx", moved={"k": "n"}, **SAFE),
+        tree("Project", tree("a", ids="nx", **SAFE), ids="kx", renamed_columns={"k": "n"}, **SAFE),
         ["a", "Project"],
     ),
     "a computed column": (tree("Project", tree("a", ids="nx", **SAFE), ids="kx", **SAFE), ["Project"]),
@@ -171,7 +171,10 @@ BELOW: dict[str, tuple[JoinFacts, LogicalNode]] = {
         replace(equal("k", "h", JoinType.LEFT_OUTER), left=null_safe("k"), right=null_safe("h")),
         tree("Aggregate", ids="k"),
     ),
-    "under another name": (equal("x", "h", JoinType.LEFT_OUTER), tree("Aggregate", ids="n", moved={"n": "k"})),
+    "under another name": (
+        equal("x", "h", JoinType.LEFT_OUTER),
+        tree("Aggregate", ids="n", renamed_columns={"n": "k"}),
+    ),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.planner.draft import Note
-from penstock.planner.passes.shared_results import materialise_shared_results
+from penstock.planner.draft import DraftChoice
+from penstock.planner.passes.shared_results import materialize_shared_results
 from penstock.planner.plan import WriteKind
 from tests.planner.drafts import draft, lines, refined
 
@@ -25,11 +25,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_graphs(name: str) -> None:
     text, signatures, expected = CASES[name]
-    assert lines(refined(materialise_shared_results, draft(text, signatures=signatures))) == expected
+    assert lines(refined(materialize_shared_results, draft(text, signatures=signatures))) == expected
 
 
 def test_edges_that_read_plain_rows_share_a_group() -> None:
-    changed = refined(materialise_shared_results, draft("1 #> 2\n1 #> 3\n3 #> 9"))
+    changed = refined(materialize_shared_results, draft("1 #> 2\n1 #> 3\n3 #> 9"))
     plain = [edge for edge in changed.stream_edges if edge.source_id == 1]
     assert {changed.edges[edge.id].write for edge in plain} == {WriteKind.ROWS}
     assert len({changed.groups[edge.id] for edge in plain}) == 1
@@ -37,5 +37,5 @@ def test_edges_that_read_plain_rows_share_a_group() -> None:
 
 
 def test_the_decision_to_run_once() -> None:
-    changed = refined(materialise_shared_results, draft("1 #> 2\n1 #> 3", signatures=BY_K))
-    assert changed.notes == [Note("n1", "run once", "read 2 times, by n2 and n3")]
+    changed = refined(materialize_shared_results, draft("1 #> 2\n1 #> 3", signatures=BY_K))
+    assert changed.choices == [DraftChoice("n1", "run once", "read 2 times, by n2 and n3")]

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.decisions.log import DecisionKind
 from penstock.graph import AggregateOperator, JoinOperator, JoinType
-from penstock.planner.draft import Note
+from penstock.planner.draft import DraftChoice
 from penstock.planner.plan import WriteKind
 from penstock.spark.plans import catalyst
-from penstock.spark.plans.logical_plan import LARGE
+from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES
 from tests.planner.translation.trees import LEFT, RIGHT, Translated, equal, tree
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def test_sides(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).lines == lines
 
 
-NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
+NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[DraftChoice]]] = {
     "nothing is broadcast": (equal("k", "j"), {}, []),
     "a small side": (
         equal("k", "j"),
         SMALL,
         [
-            Note(
+            DraftChoice(
                 1,
                 "right",
                 "Spark's statistics say 50 B for this side; the limit is 100 B (the.option)",
@@ -67,12 +67,12 @@ NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
     "a hint": (
         equal("k", "j", left_hint="broadcast"),
         {A: 5000},
-        [Note(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {"bytes": 5000})],
+        [DraftChoice(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {"bytes": 5000})],
     ),
     "a hint on a side of unknown size": (
         equal("k", "j", left_hint="broadcast"),
-        {A: LARGE},
-        [Note(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {})],
+        {A: MAX_ESTIMATE_BYTES},
+        [DraftChoice(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {})],
     ),
 }
 
@@ -80,7 +80,7 @@ NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
 @pytest.mark.parametrize("case", NOTES)
 def test_a_broadcast_planned_by_spark_is_a_decision(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     facts, sizes, notes = NOTES[case]
-    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).draft.notes == notes
+    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).draft.choices == notes
 
 
 def test_the_operator_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_keys_that_outer_joins_preserve(
         (tree("Expand", JOIN), False),
         (tree("BatchEvalPython", JOIN), False),
         (tree("Project", JOIN, ids="xy"), False),
-        (tree("Project", JOIN, ids="n", renames={"k": "n", "j": "m"}), True),
+        (tree("Project", JOIN, ids="n", renamed_keys={"k": "n", "j": "m"}), True),
         (tree("GlobalLimit", JOIN), False),
         (tree("Union", JOIN, C, ids="kxjy"), False),
     ],

@@ -65,7 +65,7 @@ def test_a_repeated_expensive_part_runs_once(monkeypatch: pytest.MonkeyPatch) ->
     plans = tree("Project", first), tree("Filter", second)
     translated = Translated(monkeypatch, *plans, classes={first: 1, second: 1})
     assert translated.lines == ["a 1> Global aggregate", "Global aggregate -> Project", "Global aggregate -> Filter"]
-    assert translated.draft.same_leaf == {second.children[0]: first.children[0], first.children[0]: first.children[0]}
+    assert translated.draft.first_leaf == {second.children[0]: first.children[0], first.children[0]: first.children[0]}
 
 
 def test_a_repeated_cheap_part_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_placeholder_is_replaced_by_its_shared_part(monkeypatch: pytest.Monkey
     translated = Translated(monkeypatch, A)
     placeholder = tree("LogicalRDD")
     columns: Any = "its columns"
-    translated.translator.placeholders = lambda node: (TranslatedNode(1), columns) if node is placeholder else None
+    translated.translator.shared_part_of = lambda node: (TranslatedNode(1), columns) if node is placeholder else None
     translated.translator.translate(tree("Filter", placeholder))
     assert translated.lines == ["a -> Filter"]
     (edge,) = translated.draft.stream_edges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ from tests.execution.plans import Key
 from tests.planner.drafts import plan, source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pytest
 
 
@@ -89,11 +88,11 @@ class Translated:
         monkeypatch.setattr(
             catalyst, "grouping_keys", lambda node: [Key(key) for key in (grouping or {}).get(node, "")]
         )
-        monkeypatch.setattr(keyed, "undividable_reason", lambda _: None)
+        monkeypatch.setattr(keyed, "indivisible_reason", lambda _: None)
         monkeypatch.setattr(catalyst, "row_limit", lambda node: (limits or {}).get(node))
         parts: Any = SimpleNamespace(class_of=lambda node: (classes or {}).get(node))
         self.created_sources: list[tuple[str, str, int | None]] = []
-        sources: Any = SimpleNamespace(make=self._source)
+        sources: Any = SimpleNamespace(create=self._source)
         bridge: Any = None
         self.draft = Draft()
         self.translator = Translator(

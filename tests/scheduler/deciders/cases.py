@@ -7,7 +7,7 @@ from typing import Any
 from penstock.config import Configuration
 from penstock.decisions.log import DecisionLog
 from penstock.graph import AdaptiveGraphManager
-from penstock.planner.draft import job_plan
+from penstock.planner.draft import build_job_plan
 from penstock.scheduler.deciders.vertex import VertexDecider
 from tests.planner.drafts import draft
 from tests.scheduler.results import Results
@@ -32,7 +32,7 @@ class Deciding:
     def __init__(
         self, text: str, operators: Any = None, *, results: Any = None, config: Any = None, **facts: Any
     ) -> None:
-        self.plan = job_plan(draft(text, operators, **facts), "x")
+        self.plan = build_job_plan(draft(text, operators, **facts), "x")
         self.manager = AdaptiveGraphManager(self.plan.graph)
         self.log = DecisionLog()
         self.results = Results(results or {})

@@ -68,7 +68,7 @@ def test_python_functions_of_an_earlier_step_are_ignored() -> None:
     below = python()
     job = Deciding("1 #> 2", tops={1: below, 2: plan("Aggregate", below)}, results={1: SMALL}, config=VOLUMES)
     edges = {"1-2": replace(job.plan.edges["1-2"], child=below)}
-    assert PythonSteps(replace(job.plan, edges=edges), job.manager, CORES, tuple).need((2,), 1 << 20) is None
+    assert PythonSteps(replace(job.plan, edges=edges), job.manager, CORES, tuple).tasks_needed((2,), 1 << 20) is None
 
 
 def test_enough_subpartitions_are_written_for_python_functions() -> None:
@@ -96,11 +96,11 @@ def test_measurements_of_the_same_functions_are_used(function: str, seconds: flo
         tasks=1,
         timestamps={ExecutionState.RUNNING: 10.0, ExecutionState.FINISHED: 10.0 + seconds},
     )
-    need = PythonSteps(job.plan, job.manager, CORES, lambda: [ran]).need((4,), 1 << 20)
+    need = PythonSteps(job.plan, job.manager, CORES, lambda: [ran]).tasks_needed((4,), 1 << 20)
     assert need is not None
     assert need.tasks == expected
 
 
 def test_nothing_is_decided_from_unknown_bytes() -> None:
     job = Deciding("1 #> 2", tops={2: python()}, results={1: SMALL})
-    assert PythonSteps(job.plan, job.manager, CORES, tuple).need((2,), None) is None
+    assert PythonSteps(job.plan, job.manager, CORES, tuple).tasks_needed((2,), None) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.connectors.core.base import SinkParallelism
-from penstock.connectors.core.coordinator import NO_ANSWER
+from penstock.connectors.core.coordinator import NOT_INFERRED
 from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.execution.context import CoalescedRead, SlicedRead, WholeRead
 from penstock.graph import (
@@ -20,7 +20,7 @@ from penstock.graph import (
     StreamNodeUpdateRequest,
     WindowOperator,
 )
-from penstock.optimizer.skew import LARGEST
+from penstock.optimizer.skew import LARGEST_FIGURE
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -53,7 +53,7 @@ def test_a_number_for_all_steps_applies_up_to_the_maximum_of_a_step() -> None:
     job = Deciding("1 #> 2", results={1: EVEN}, config=config)
     assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
     decided = job.decide(2)
-    assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3, the most tasks of this step")
+    assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3, the maximum of this step")
 
 
 def test_the_maximum_of_a_step_is_not_the_reason_for_a_single_task() -> None:
@@ -114,8 +114,8 @@ def test_parallelism_of_several_sources_in_a_vertex_adds_up() -> None:
     """A Spark task reads one input, so the larger number would leave rows unread."""
     job = Deciding("1 -> 3\n2 -> 3", {3: Operator(OperatorKind.UNION)}, sources={1: 1000, 2: 1000})
     for node_id, static in {1: 3, 2: 5}.items():
-        job.plan.sources[node_id] = replace(job.plan.sources[node_id], static=static)
-    decided = job.decide(3, {1: NO_ANSWER, 2: NO_ANSWER})
+        job.plan.sources[node_id] = replace(job.plan.sources[node_id], static_parallelism=static)
+    decided = job.decide(3, {1: NOT_INFERRED, 2: NOT_INFERRED})
     assert decided.parallelism == 3 + 5
     assert decided.reason == "range: fixed by the connector at 3; range: fixed by the connector at 5"
 
@@ -125,8 +125,8 @@ def test_a_source_beside_an_input(arrow: str, expected: int) -> None:
     """A broadcast has no tasks of its own, so only the source has; beside an exchange, the numbers add up."""
     union = {4: Operator(OperatorKind.UNION)}
     job = Deciding(f"1 {arrow} 3\n3 -> 4\n2 -> 4", union, results={1: EVEN}, sources={2: 1000})
-    job.plan.sources[2] = replace(job.plan.sources[2], static=3)
-    assert job.decide(4, {2: NO_ANSWER}).parallelism == expected
+    job.plan.sources[2] = replace(job.plan.sources[2], static_parallelism=3)
+    assert job.decide(4, {2: NOT_INFERRED}).parallelism == expected
 
 
 def test_inputs_of_an_exchange_group_have_the_same_ranges() -> None:
@@ -172,11 +172,11 @@ def test_hot_groups_are_merged_in_chunks_if_the_edge_allows_it(config: Any, merg
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
     recorded = job.log.record(
-        Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot", {LARGEST: 4000})
+        Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot", {LARGEST_FIGURE: 4000})
     )
     read = job.decide(2).setup.read_of("1-2")
     assert isinstance(read, CoalescedRead)
-    assert read.merged == merged
+    assert read.merge_ranges == merged
     assert read.ranges == ([(0, 4)] if MAXIMUM in config and config[MAXIMUM] == 1 else read.ranges)
     (settled,) = job.log.of(recorded.nodes, DecisionKind.SKEW)
     assert ("because" in settled.outcome) is not bool(merged)
@@ -198,8 +198,8 @@ def test_partial_results_are_not_split_together_with_the_rows_of_a_window() -> N
     assert isinstance(window, CoalescedRead)
     assert isinstance(partial, CoalescedRead)
     assert window.ranges == partial.ranges
-    assert not window.merged
-    assert list(partial.merged) == [2]
+    assert not window.merge_ranges
+    assert list(partial.merge_ranges) == [2]
 
 
 @pytest.mark.parametrize("hot", [Operator(OperatorKind.REPARTITION), WindowOperator()], ids=["rows", "a window"])
@@ -226,7 +226,7 @@ def test_rows_are_split_only_if_no_other_operator_reads_an_input_with_the_same_p
     )
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-4", intra_input_correlated=False)])
-    skew = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
+    skew = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST_FIGURE: 4000}))
     unlike = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "not split", "another input is small"))
     setup = job.decide(4 if other is None else 6).setup
     outcomes = {decision.id: decision.outcome for decision in job.log.of((4,), DecisionKind.SKEW)}
@@ -250,7 +250,7 @@ def test_broadcasts_are_read_whole() -> None:
 
 
 def test_spark_splits_a_source_that_infers_nothing() -> None:
-    decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NO_ANSWER})
+    decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NOT_INFERRED})
     assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark splits this source itself", 1000)
 
 
@@ -287,7 +287,7 @@ def test_bounds_limit_the_inferred_parallelism_of_a_source(config: Any, step: in
 )
 def test_subpartitions_follow_the_estimated_input(sources: Any, expected: int) -> None:
     job = Deciding("1 #> 2", sources=sources)
-    assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == expected
+    assert job.decide(1, {1: NOT_INFERRED}).setup.subpartitions == expected
     (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.SUBPARTITIONS]
     assert decision.chosen == expected
     assert decision.reason.endswith(", at most 128 (Penstock's default)") is (expected == 128)
@@ -303,7 +303,7 @@ def test_subpartitions_follow_the_estimated_input(sources: Any, expected: int) -
 )
 def test_a_size_that_no_source_reports_is_unknown(sources: Any, number: int, size: str) -> None:
     job = Deciding("1 #> 3\n2 #> 3", sources=sources, groups={"1-3": 1, "2-3": 1})
-    assert job.decide(1, {1: NO_ANSWER}).bytes_in == sources[1]
+    assert job.decide(1, {1: NOT_INFERRED}).bytes_in == sources[1]
     (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.SUBPARTITIONS]
     sentence = f"{number} partitions if rows are shuffled for n3, to divide {size}"  # they may be broadcast instead
     assert decision.displayed.sentence == sentence
@@ -315,7 +315,7 @@ def test_a_size_that_no_source_reports_is_unknown(sources: Any, number: int, siz
 
 def test_a_broadcast_side_is_no_input_of_an_exchange_behind_the_join() -> None:
     job = Deciding("1 -> 3\n2 *> 3\n3 #> 4", sources={1: 1000, 2: 500}, results={2: EVEN})
-    assert job.decide(3, {1: NO_ANSWER}).setup.subpartitions == 40  # four for each 100 B of the 1,000 B of node 1
+    assert job.decide(3, {1: NOT_INFERRED}).setup.subpartitions == 40  # four for each 100 B of the 1,000 B of node 1
 
 
 def test_a_decision_names_the_operators_of_the_vertex() -> None:
@@ -362,4 +362,4 @@ def test_a_user_defined_parallelism_overrides_the_trial_write_of_a_sink() -> Non
 
 def test_enough_subpartitions_are_written_for_a_sink_that_measures_its_tasks() -> None:
     job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, sources={1: 10})
-    assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == 128
+    assert job.decide(1, {1: NOT_INFERRED}).setup.subpartitions == 128

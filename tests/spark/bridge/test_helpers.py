@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +19,6 @@ from penstock.spark.plans.joins import join_facts
 from penstock.spark.plans.nodes import RepartitionFacts, SortFacts, read_plan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -78,7 +77,7 @@ def test_facts_are_those_of_spark(spark: SparkSession, tmp_path: Path, name: str
         assert set(node.references) == {str(column.exprId().id()) for column in items(handle.references().toSeq())}
         assert node.is_deterministic == handle.deterministic()
         assert node.description == " ".join(handle.simpleString(25).split())
-        assert node.only_not_null == (node.name == "Filter" and ">" not in handle.condition().toString())
+        assert node.filters_only_nulls == (node.name == "Filter" and ">" not in handle.condition().toString())
         assert (node.files is not None) == (node.name == "LogicalRelation")
         assert (node.sort is None) == (node.name != "Sort")
         if node.sort is not None:
@@ -95,9 +94,9 @@ def test_columns_are_mapped_through_projections(spark: SparkSession) -> None:
     df = spark.range(5).selectExpr("id as a", "id + 1 as b")
     (node,) = [node for node in read_plan(catalyst.analyzed_plan(Bridge(spark), df)).walk() if node.name == "Project"]
     renamed, computed = node.ids
-    assert node.below([renamed]) == node.children[0].ids
-    assert node.below([renamed, computed]) is None
-    assert node.renames[node.children[0].keys[0]] == node.keys[0]
+    assert node.input_columns([renamed]) == node.children[0].ids
+    assert node.input_columns([renamed, computed]) is None
+    assert node.renamed_keys[node.children[0].keys[0]] == node.keys[0]
 
 
 # name: the columns that are read, and their bytes of 40 by Spark's default sizes (bigint 8, int 4, string 20)

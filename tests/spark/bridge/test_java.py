@@ -14,8 +14,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 
-from penstock.spark.bridge import answers, compiled
-from penstock.spark.bridge.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
+from penstock.spark.bridge import answers, java_classes
+from penstock.spark.bridge.java_classes import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.plans import catalyst
 from penstock.spark.plans.nodes import read_plan
@@ -62,6 +62,7 @@ def methods(source: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.duckdb
 @pytest.mark.parametrize("name", JAVA)
 def test_every_class_and_method_has_a_caller(name: Any) -> None:
     others = "\n".join(text for other, text in JAVA.items() if other != name)
@@ -185,9 +186,9 @@ def test_both_compilers_have_equal_results(spark: SparkSession, both: Any, tmp_p
             "settings": answers.text(helper("SessionSettings").read(session, "spark.sql.files.maxP")),
             "metrics": helper("PlanSearch").observesMetrics(plan),
             "sizes": answers.text(helper("PlanSearch").advisorySizesAndOptions(plan)),
-            "same": helper("ListingComparison").readsSame(plan, plan),
+            "same": helper("ListingComparison").readsSameFiles(plan, plan),
             "mixed": helper("ListingComparison").mixesListings(plan),
-            "left": helper("RowGroups").fractionLeft(bridge.session, file, above),
+            "left": helper("RowGroups").matchFraction(bridge.session, file, above),
             "overflow": helper("ExpressionSafety").cannotOverflow(total),
             "layout": str(helper("HashedLayout").of(exchanged, exchanged.output())),
             "scans": answers.text(helper("ScanMetrics").rows(exchanged)),
@@ -209,7 +210,7 @@ def test_the_jar_is_for_a_single_release(monkeypatch: pytest.MonkeyPatch, tmp_pa
     jar = tmp_path / "spark" / "java" / "penstock-spark4.2.jar"
     jar.parent.mkdir(parents=True)
     jar.touch()
-    monkeypatch.setattr(compiled, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(java_classes, "_PACKAGE", tmp_path)
     assert shipped_jar((4, 2)) == jar
     assert shipped_jar((4, 3)) is None
     assert shipped_jar((4, 1)) is None
@@ -221,7 +222,7 @@ def test_a_class_that_does_not_compile_affects_no_other(
     shutil.copytree(PACKAGE / "spark" / "java", tmp_path / "spark" / "java")
     broken = tmp_path / FILES["KeyGroupReader"].relative_to(PACKAGE)
     broken.write_text(broken.read_text().replace("provider.rocksDB()", "provider.notInThisSpark()"))
-    monkeypatch.setattr(compiled, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(java_classes, "_PACKAGE", tmp_path)
 
     def read_with_broken_class() -> Any:
         bridge = Bridge(spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from penstock.spark.bridge.session import SessionPool, broadcast_threshold
 from penstock.spark.bridge.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
 PLANNED = "spark.sql.autoBroadcastJoinThreshold"

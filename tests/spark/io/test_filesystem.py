@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,18 +12,16 @@ import pytest
 from penstock.base.local_files import exchange
 from penstock.base.ownership import Writer
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.logs import HadoopLogs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Any:
-    return lambda name: Folder(Bridge(spark), str(tmp_path / name))
+    return lambda name: HadoopPath(Bridge(spark), str(tmp_path / name))
 
 
 def test_names_that_match_a_pattern(folder: Any, tmp_path: Path) -> None:
@@ -30,11 +29,11 @@ def test_names_that_match_a_pattern(folder: Any, tmp_path: Path) -> None:
     odd.mkdir()
     for name in (".penstock-commit-1.json", ".penstock-commit-2.ref", "other"):
         (odd / name).touch()
-    assert sorted(match.name for match in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [
+    assert sorted(match.name for match in folder("a{b,c}[d]*").children_matching(".penstock-commit-*")) == [
         ".penstock-commit-1.json",
         ".penstock-commit-2.ref",
     ]
-    assert folder("nothing").matching("*") == []
+    assert folder("nothing").children_matching("*") == []
 
 
 def test_two_folders_are_exchanged(folder: Any, tmp_path: Path) -> None:
@@ -67,7 +66,7 @@ def test_a_file_is_written_atomically(folder: Any, tmp_path: Path) -> None:
     assert folder("deep/a").write(b"3", overwrite=True)
     assert folder("deep/a").read() == b"3"
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
-    assert abs(folder("deep/a").modified() - time.time()) < 60
+    assert abs(folder("deep/a").modification_time() - time.time()) < 60
 
 
 CONTENT = bytes(range(256)) * 16_384
@@ -88,7 +87,7 @@ def test_only_the_requested_part_of_a_log_is_read(
     spark.conf.set("fs.viewfs.mounttable.parts.link./p", f"file://{tmp_path}")
     try:
         bridge = Bridge(spark)
-        logs = HadoopLogs(Folder(bridge, {"file": f"file:{tmp_path}", "viewfs": "viewfs://parts/p"}[scheme]))
+        logs = HadoopLogs(HadoopPath(bridge, {"file": f"file:{tmp_path}", "viewfs": "viewfs://parts/p"}[scheme]))
         before = bytes_read(bridge)
         assert logs.read("a.jsonl", start, length) == CONTENT[start : start + length]
         assert bytes_read(bridge) - before <= length + READ_AHEAD
@@ -99,7 +98,7 @@ def test_only_the_requested_part_of_a_log_is_read(
 
 def test_a_part_after_the_end_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"short")
-    assert HadoopLogs(Folder(Bridge(spark), f"file:{tmp_path}")).read("a.jsonl", 10, 5) == b""
+    assert HadoopLogs(HadoopPath(Bridge(spark), f"file:{tmp_path}")).read("a.jsonl", 10, 5) == b""
 
 
 def bytes_read(bridge: Bridge) -> int:
@@ -160,7 +159,7 @@ def test_writer_of_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
     spark.conf.set("fs.viewfs.mounttable.owners.link./o", f"file://{tmp_path}")
     try:
         own, other, link, large = (
-            Folder(Bridge(spark), f"{root}/{name}") for name in ("own", "other", "link", "large")
+            HadoopPath(Bridge(spark), f"{root}/{name}") for name in ("own", "other", "link", "large")
         )
         if scheme == "other":
             for file in (own, other, large):
@@ -182,7 +181,7 @@ def test_writer_of_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
         refused = large.read_checked(100)
         assert refused is not None
         assert (refused.content, refused.writer) == (b"", Writer.OTHER)
-        assert Folder(Bridge(spark), f"{root}/nothing").read_checked(100) is None
+        assert HadoopPath(Bridge(spark), f"{root}/nothing").read_checked(100) is None
         if os.geteuid() == 0:
             os.chown(tmp_path / "own", 65534, 65534)
             foreign = own.read_checked(100)

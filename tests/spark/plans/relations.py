@@ -42,4 +42,4 @@ def relation_of(spark: SparkSession, bridge: Bridge, schema: Any, rows: Any) -> 
     keys = join_facts(join).expressions(Side.RIGHT)
     mode = exchange.broadcast_mode(bridge.session, join, Side.RIGHT, keys)
     side = join.children[1]
-    return side, exchange.broadcast(exchange.run_all_but_last_stage(bridge.session, side), mode), keys
+    return side, exchange.broadcast(exchange.run_for_broadcast(bridge.session, side), mode), keys

@@ -18,7 +18,7 @@ from penstock.spark.plans.partial_states import (
     MergedStates,
     aggregate_merged,
     keeps_distinct_values,
-    merge,
+    merge_states,
     unmergeable_states_reason,
 )
 from penstock.spark.run import exchange, layouts
@@ -123,7 +123,7 @@ def merged_rows(spark: SparkSession, plan: Any, chunks: int, tasks: int) -> tupl
     sizes = result.sizes[0].tolist()
     hot = sizes.index(max(sizes))
     ends = sorted({round(i * MAPPERS / chunks) for i in range(chunks + 1)})
-    merged = merge(result, {hot: list(pairwise(ends))})
+    merged = merge_states(result, {hot: list(pairwise(ends))})
     boundaries = sorted({round(i * len(sizes) / tasks) for i in range(tasks + 1)})
     physical = aggregate_merged(session, result, merged, {hot}, list(pairwise(boundaries)))
     rows = physical.rows()

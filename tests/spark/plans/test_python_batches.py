@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -15,8 +16,6 @@ from penstock.spark.plans.dataframes import with_settings
 from penstock.spark.plans.python_batches import LIMIT, BatchLimits, batch_limits, widest_row, without_measuring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 

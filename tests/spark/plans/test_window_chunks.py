@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from penstock.spark.run import exchange
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -65,22 +64,21 @@ def in_chunks(spark: SparkSession, plan: Any, chunks: int, hot: int) -> tuple[li
     """Return the rows of a window over chunks of its largest subpartitions, and the number of non-empty chunks."""
     session = Bridge(spark).session
     result = exchange.write(session, plan)
-    assert window_chunks.undividable_plan_reason(result) is None
+    assert window_chunks.indivisible_plan_reason(result) is None
     sizes = result.sizes[0].tolist()
     largest = sorted(range(len(sizes)), key=lambda i: -sizes[i])[:hot]
-    assert result.mapper_bytes is not None
     mappers = len(result.mapper_bytes([0]))
     boundaries = sorted({0, mappers // 2, mappers})
     divided = window_chunks.divide(
         result, [(index, span) for index in largest for span in pairwise(boundaries)], chunks
     )
     assert 1 <= len(divided.sizes) <= chunks
-    rows = window_chunks.windowed(session, result, divided, chunks)
+    rows = window_chunks.run_window(session, result, divided, chunks)
     assert rows.tasks == chunks
     others = [[((i, i + 1), None)] for i in range(len(sizes)) if i not in largest]
     both = window_chunks.concatenate([exchange.read_slices(result, others), rows])
     assert both.tasks == chunks + len(others)
-    leaf = rdd_leaf(session, plan.output, both, ordering=result.above.ordering)
+    leaf = rdd_leaf(session, plan.output, both, ordering=result.plan.ordering)
     result_rows: list = dataframe(session, leaf).collect()
     return result_rows, int((divided.sizes > 0).sum())
 
@@ -153,7 +151,7 @@ CANNOT = [
 @pytest.mark.parametrize(("functions", "expected"), CANNOT)
 def test_undividable_windows(spark: SparkSession, functions: str, expected: str) -> None:
     view(spark)
-    reason = window_chunks.undividable_reason(window_of(windows(spark, [functions], "k", "i")))
+    reason = window_chunks.indivisible_reason(window_of(windows(spark, [functions], "k", "i")))
     assert expected in str(reason)
 
 
@@ -187,7 +185,7 @@ def test_rows_are_plain_sparks(
         more = [] if ansi else WITHOUT_ANSI
         df = windows(spark, [*functions, *rows, *more], keys, f"{order}, id" if rows else order)
         plan = window_of(df)
-        assert window_chunks.undividable_reason(plan) is None
+        assert window_chunks.indivisible_reason(plan) is None
         actual, non_empty = in_chunks(spark, plan, chunks, subpartitions)
         assert non_empty >= 2 or not (rows or "id" in order)  # rows with equal sort keys are in the same chunk
         assert_same_rows(actual, dataframe(Bridge(spark).session, plan).collect())
@@ -209,5 +207,5 @@ def test_a_plan_other_than_a_window_over_sorted_rows(spark: SparkSession) -> Non
     view(spark)
     session = Bridge(spark).session
     plan = catalyst.optimized_plan(Bridge(spark), spark.sql("select k, count(*) from hot group by k"))
-    why_not = window_chunks.undividable_plan_reason(exchange.write(session, plan))
-    assert why_not == "Spark does not plan it as a window over sorted rows"
+    why_not = window_chunks.indivisible_plan_reason(exchange.write(session, plan))
+    assert why_not == "Spark's plan is not a window over sorted rows"

@@ -10,7 +10,7 @@ from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.plans import catalyst
 from penstock.spark.run import exchange, jobs
 from penstock.spark.run.exchange import broadcasts, writes
-from penstock.spark.run.jobs import StageRun, active_session, executors_of, has_repeated_tasks
+from penstock.spark.run.jobs import StageRun, active_session, executor_addresses, has_rerun_tasks
 from tests.spark.plans.relations import RELATIONS, relation_of
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def test_rows_are_exact_unless_a_task_ran_again(
 ) -> None:
     bridge = Bridge(spark)
     seen = iter([lost])
-    monkeypatch.setattr(writes, "executors_of", lambda bridge: next(seen, set()) | executors_of(bridge))
-    monkeypatch.setattr(writes, "has_repeated_tasks", lambda bridge: repeated)
+    monkeypatch.setattr(writes, "executor_addresses", lambda bridge: next(seen, set()) | executor_addresses(bridge))
+    monkeypatch.setattr(writes, "has_rerun_tasks", lambda bridge: repeated)
     with active_session(bridge.session):
         plan = catalyst.optimized_plan(bridge, spark.range(100).repartition(3, "id"))
         result = exchange.write(bridge.session, plan)
@@ -46,8 +46,8 @@ def test_rows_of_a_relation_are_exact_but_its_scans_may_count_twice(
     bridge = Bridge(spark)
     seen = iter([lost])
     for module in (broadcasts, writes):
-        monkeypatch.setattr(module, "executors_of", lambda bridge: next(seen, set()) | executors_of(bridge))
-    monkeypatch.setattr(writes, "has_repeated_tasks", lambda bridge: True)
+        monkeypatch.setattr(module, "executor_addresses", lambda bridge: next(seen, set()) | executor_addresses(bridge))
+    monkeypatch.setattr(writes, "has_rerun_tasks", lambda bridge: True)
     with active_session(bridge.session):
         _, result, _ = relation_of(spark, bridge, *RELATIONS["longs"])
     assert (result.exact_rows, result.is_counted_once) == (4, is_counted_once)
@@ -58,10 +58,10 @@ def test_a_stage_that_spark_has_dropped_counts_as_repeated(
 ) -> None:
     bridge = Bridge(spark)
     with active_session(bridge.session):
-        assert not has_repeated_tasks(bridge)
+        assert not has_rerun_tasks(bridge)
         dropped = StageRun(1 << 30, 1, 1)
         monkeypatch.setattr(jobs, "stages_of", lambda bridge, group: [dropped])
-        assert has_repeated_tasks(bridge)
+        assert has_rerun_tasks(bridge)
 
 
 def test_unmeasured_results_have_no_size(spark: SparkSession) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def as_text(key_set: Any) -> Any:
     """Return a key set as plain values."""
-    exact = [sorted(str(value) for value in items(values._handle.toSeq())) for values in key_set.exact]
+    exact = [sorted(str(value) for value in items(values._handle.toSeq())) for values in key_set.values]
     bounds = [None if pair is None else [str(end._handle) for end in pair] for pair in key_set.bounds]
     return exact, bounds, str(key_set.bloom and key_set.bloom._handle), key_set.is_empty
 
@@ -34,12 +34,12 @@ def test_keys_of_a_relation_are_those_of_a_query(spark: SparkSession, name: Any,
         expected = filters.collect_keys(bridge.session, side, keys, rows, max_exact)
         actual = filters.collect_relation_keys(result.relation, side.output, keys, rows, max_exact)
     assert actual is not None
-    assert bool(actual.exact) == (rows <= max_exact)
+    assert bool(actual.values) == (rows <= max_exact)
     if len(keys) == 1:  # with several keys, the query includes rows with a null in another key
         assert as_text(actual) == as_text(expected)
     else:
         assert actual.rows == expected.rows
-        for keys_of_relation, keys_of_query in zip(actual.exact, expected.exact, strict=True):
+        for keys_of_relation, keys_of_query in zip(actual.values, expected.values, strict=True):
             assert all(keys_of_query._handle.contains(value) for value in items(keys_of_relation._handle.toSeq()))
 
 

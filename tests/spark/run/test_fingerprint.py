@@ -207,7 +207,7 @@ def test_counted_rows_are_those_that_pass_through(spark: SparkSession, bridge: A
 def test_infinite_sums_prove_nothing() -> None:
     ours = Fingerprint(1, (1, 1), 1, (1,), {0: (float("inf"), float("inf"))}, (float("nan"), float("inf")))
     assert ours.may_equal(replace(ours, hashes=(2, 2)))
-    assert not ours.may_equal(replace(ours, exact=2))
+    assert not ours.may_equal(replace(ours, exact_hash=2))
 
 
 def test_differing_rows_are_listed(spark: SparkSession, bridge: Any) -> None:

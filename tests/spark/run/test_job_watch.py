@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from penstock.spark.run import job_watch, jobs
-from penstock.spark.run.job_watch import JobWatch
-from penstock.spark.run.jobs import StageFigures, StageRun
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from penstock.spark.run import jobs
+from penstock.spark.run.jobs import JobWatch, StageFigures, StageRun
 
 LIMIT = 100
 BRIDGE: Any = None
@@ -26,7 +23,7 @@ def fail(*_: Any) -> Any:
     raise RuntimeError("there is no Spark any more")
 
 
-# The running stages at each check, the cancel function, the number of cancelled jobs, and `has_stopped`.
+# The running stages at each check, the cancel function, the number of cancelled jobs, and `has_cancelled`.
 CASES: dict[str, tuple[list[Any], Callable[..., None] | None, int, bool]] = {
     "nothing runs": ([[], []], None, 0, False),
     "few rows": ([running(1), running(LIMIT)], None, 0, False),
@@ -38,7 +35,7 @@ CASES: dict[str, tuple[list[Any], Callable[..., None] | None, int, bool]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_watch(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    checks, cancel, cancelled, has_stopped = CASES[case]
+    checks, cancel, cancelled, has_cancelled = CASES[case]
     remaining, tags = list(checks), []
 
     def running_stages(bridge: Any, tag: str) -> Any:
@@ -46,23 +43,23 @@ def test_a_watch(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
         stages = remaining.pop(0) if remaining else []
         return fail() if stages is None else stages
 
-    monkeypatch.setattr(job_watch, "_INTERVAL", 0.01)
+    monkeypatch.setattr(jobs, "_WATCH_SECONDS", 0.01)
     monkeypatch.setattr(jobs, "running_stages", running_stages)
     monkeypatch.setattr(jobs, "cancel_tag", cancel or (lambda bridge, tag, reason: tags.append(tag)))
     watch = JobWatch(BRIDGE, lambda stage, figures: figures.returned > LIMIT)
-    with watch.over("the tag"):
+    with watch.monitor_jobs("the tag"):
         deadline = time.monotonic() + 5
-        while remaining and not watch.has_stopped and time.monotonic() < deadline and case != "the cancel fails":
+        while remaining and not watch.has_cancelled and time.monotonic() < deadline and case != "the cancel fails":
             time.sleep(0.01)
         time.sleep(0.05)
-    assert (len(tags), watch.has_stopped) == (cancelled, has_stopped)
+    assert (len(tags), watch.has_cancelled) == (cancelled, has_cancelled)
 
 
 def test_a_short_job_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "running_stages", fail)
     watch = JobWatch(BRIDGE, lambda *_: True)
     began = time.monotonic()
-    with watch.over("the tag"):
+    with watch.monitor_jobs("the tag"):
         pass
     assert time.monotonic() - began < 0.5
-    assert not watch.has_stopped
+    assert not watch.has_cancelled

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.spark.run import local_dirs as module
 from penstock.spark.run.local_dirs import local_dirs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def bridge(master: str = "local[2]") -> Any:
@@ -32,5 +30,5 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, 
     monkeypatch.setattr(module, "read_settings", lambda *_: {"spark.local.dir": written.format(**paths)})
     dirs = local_dirs(bridge())
     assert [local_dir.path for local_dir in dirs] == [paths[name] for name in expected]
-    assert all(local_dir.free > 0 for local_dir in dirs)
+    assert all(local_dir.free_bytes > 0 for local_dir in dirs)
     assert local_dirs(bridge(master="spark://host:7077")) == []

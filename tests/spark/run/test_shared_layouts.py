@@ -32,8 +32,8 @@ def join(spark: SparkSession) -> Any:
 def leaf(bridge: Bridge, side: Any, tasks: Any, layout: Any) -> Any:
     output = side.output
     rows = InternalRows(bridge, bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd())
-    declared = fragment.joint_layout([output.columns()[0]], tasks) if layout else None
-    claim = layouts.shareable(declared) if layout == "shared" else declared
+    declared = fragment.split_join_layout([output.columns()[0]], tasks) if layout else None
+    claim = layouts.as_shareable(declared) if layout == "shared" else declared
     return fragment.rdd_leaf(bridge.session, output, rows, layout=claim)
 
 
@@ -63,7 +63,7 @@ def test_exchanges_of_a_join(bridge: Any, join: Any, case: str) -> None:
     if expected is None:
         with pytest.raises(Exception) as error:  # noqa: PT011
             exchange.physical_plan(bridge.session, plan)
-        assert layouts.is_refused(error.value)
+        assert layouts.is_repartition_refused(error.value)
         return
     physical = exchange.physical_plan(bridge.session, plan)
     assert len(exchanges(physical._handle.initialPlan())) == expected

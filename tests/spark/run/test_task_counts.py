@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -12,8 +13,6 @@ from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.run.jobs import TaskCounts, stop_spark_progress_bar, task_counts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.state.streaming_queries import end_after_batch, executing
+from penstock.spark.state.streaming_queries import stop_after_batch, stream_execution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -50,7 +49,7 @@ def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Streami
 def wait_for_method(bridge: Bridge, query: StreamingQuery, method: str) -> None:
     """Wait until the thread of a query runs a method."""
     arrays = bridge.find("scala.collection.immutable.ArraySeq")
-    thread = executing(query).queryExecutionThread()
+    thread = stream_execution(query).queryExecutionThread()
     deadline = time.monotonic() + 60
     while f"{method}(" not in str(arrays.unsafeWrapArray(thread.getStackTrace()).mkString(" ")):
         assert time.monotonic() < deadline, f"the query is never in {method}"
@@ -76,7 +75,7 @@ def test_no_batch_is_interrupted(spark: SparkSession, start: Any, tmp_path: Path
 def test_no_batch_is_interrupted_at_any_time(spark: SparkSession, start: Any, tmp_path: Path, trigger: Any) -> None:
     for turn in range(TURNS):
         query = start(**trigger)
-        executing(query).awaitInitialization(60_000)
+        stream_execution(query).awaitInitialization(60_000)
         time.sleep(random.Random(turn).uniform(0, 0.3))
         assert_ends_after_batch(spark, query, tmp_path)
 
@@ -84,11 +83,11 @@ def test_no_batch_is_interrupted_at_any_time(spark: SparkSession, start: Any, tm
 def test_a_stopped_query_is_reported(spark: SparkSession, start: Any) -> None:
     query = start()
     query.stop()
-    assert end_after_batch(Bridge(spark), query)
+    assert stop_after_batch(Bridge(spark), query)
 
 
 def assert_ends_after_batch(spark: SparkSession, query: StreamingQuery, tmp_path: Path) -> None:
-    assert not end_after_batch(Bridge(spark), query)
+    assert not stop_after_batch(Bridge(spark), query)
     assert not query.isActive
     assert query.exception() is None
     assert newest(tmp_path, "offsets") == newest(tmp_path, "commits")

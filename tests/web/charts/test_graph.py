@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from penstock.web.charts.graph import draw_graph, wrapped
+from penstock.web.charts.graph import draw_graph, wrap_text
 from penstock.web.steps import steps_of
 from tests.history.records import record, vertex
 
@@ -53,7 +53,7 @@ def test_the_box_of_a_pending_operator() -> None:
     ],
 )
 def test_wrapping_of_texts(text: Any, lines: Any, expected: Any) -> None:
-    assert wrapped(text, lines, 10) == expected
+    assert wrap_text(text, lines, 10) == expected
 
 
 def test_width_of_edges() -> None:

@@ -24,9 +24,9 @@ def test_boxes_do_not_overlap_and_edges_lead_down(pairs: Any, box_sizes: Any) ->
     for name, (x, y) in drawing.positions.items():
         assert x - sizes[name].width / 2 >= 0
         assert x + sizes[name].width / 2 <= drawing.width
-        assert y + sizes[name].height <= drawing.floors[name] <= drawing.height
+        assert y + sizes[name].height <= drawing.row_bottoms[name] <= drawing.height
     for source, target in edges:
-        assert drawing.floors[source] + GAP_Y <= drawing.positions[target][1]
+        assert drawing.row_bottoms[source] + GAP_Y <= drawing.positions[target][1]
     for (source, target), bends in drawing.bends.items():
         tops = [upper[1] for upper, _ in bends]
         rows = sorted(

@@ -1,1 +1,1 @@
-"""The interfaces of sources and sinks, and what connectors share."""
+"""The interfaces of sources and sinks, and code that several connectors share."""

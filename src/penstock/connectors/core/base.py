@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from penstock.base.location import callers_line
+from penstock.base.location import current_user_line
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class DynamicFilteringInfo(Protocol):
-    """Facts about the rows that a job needs of a source; a source ignores kinds of facts that it does not support."""
+    """Facts about the rows that a job needs from a source. A source ignores kinds of facts that it does not support."""
 
 
 @dataclass(frozen=True)
 class KeyFilter(DynamicFilteringInfo):
     """The restriction of a source to rows whose keys, in `columns`, occur on the finished side of a join.
 
-    `build_predicate` is called on first use: the text is long if there are many keys, and few sources use it.
+    `build_predicate` is called on first use of `predicate`, as few sources use the text, which is long for many keys.
     """
 
     columns: tuple[str, ...]
@@ -36,7 +35,7 @@ class KeyFilter(DynamicFilteringInfo):
 
     @cached_property
     def predicate(self) -> str:
-        """Spark SQL over the columns that is true for every row the job needs; it may be true for other rows."""
+        """A condition in Spark SQL that is true for every row the job needs, and may also be true for other rows."""
         return self.build_predicate()
 
 
@@ -78,7 +77,7 @@ class ScanContext:
     columns
         The columns that the job reads; None for all.
     predicates
-        Conditions that hold for every row the job needs. The source may skip other rows, but need not.
+        Conditions that hold for every row the job needs. The source may skip rows that do not meet them, but need not.
     """
 
     parallelism: int
@@ -102,18 +101,18 @@ class DynamicParallelismInference(Protocol):
 
 @runtime_checkable
 class ParallelismProvider(Protocol):
-    """A connector that may fix its parallelism when the query is planned (static inference)."""
+    """A connector that may set its parallelism when the query is planned (static inference)."""
 
     @property
     def parallelism(self) -> int | None:
-        """The number of tasks, or None to leave it to Penstock."""
+        """The number of tasks; None if Penstock decides."""
 
 
 class Source(ABC):
     """A source that `Environment.read` turns into a DataFrame.
 
     A source with `DynamicParallelismInference.infer_parallelism` infers its parallelism while the job runs. A source
-    whose `parallelism` is not None has that fixed parallelism.
+    whose `parallelism` is not None has this fixed number of tasks.
     """
 
     @property
@@ -128,7 +127,7 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class SourceProvider:
-    """A source whose number of tasks is fixed when the query is planned; None leaves it to Penstock."""
+    """A source whose `parallelism` is fixed when the query is planned; if it is None, Penstock decides."""
 
     source: Source
     parallelism: int | None = None
@@ -142,26 +141,27 @@ class DataFrameScanProvider(Source):
 
     @abstractmethod
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the rows that the job needs, as a scan of files or as at most ``context.parallelism`` tasks.
+        """Return a DataFrame of the needed rows that scans files, or has at most ``context.parallelism`` partitions.
 
-        The DataFrame has at least the columns of ``context.columns``, with the names and types of `read`.
+        Penstock splits the files among tasks. The DataFrame has at least the columns of ``context.columns``, with the
+        names and types of `read`.
         """
 
 
 @runtime_checkable
-class CountableSplits(Protocol):
-    """A `Scan` that can verify that its splits contain every row exactly once, for ``execution.verify``."""
+class VerifiableSplits(Protocol):
+    """A `connectors.core.scan.Scan` that can check that every row is in exactly one split, for ``execution.verify``."""
 
     def rows_not_read_once(self) -> int:
-        """Return the number of rows that are missing from all splits, or are in several."""
+        """Return the number of rows that are in no split, or in several."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """The sink options of a job; arguments of the sink itself override them.
 
-    These are ``sink.target-file-size``, in bytes, ``sink.auto-compaction``, and ``sink.partition-commit.policy.kind``,
-    the names of the policies.
+    The fields are ``sink.target-file-size`` in bytes, ``sink.auto-compaction``, and the names of the policies in
+    ``sink.partition-commit.policy.kind``.
     """
 
     target_file_size: int
@@ -171,7 +171,7 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """The options of a target; its keys that begin with ``sink.`` override the options of the job.
+    """The options of a target; those whose keys begin with ``sink.`` override the options of the job.
 
     `options` are those of the writer, or the OPTIONS of the table; `properties` are the TBLPROPERTIES of the table.
     """
@@ -182,9 +182,9 @@ class TargetOptions:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """The outcome of a sink's stage in a few words, and the reason, a clause without capital letter and full stop.
+    """The outcome of a `SinkStage`: `chosen` in a few words, and `reason`, a clause in lower case without full stop.
 
-    `tasks` is the number of Spark tasks, or None if the driver did it.
+    `tasks` is the number of Spark tasks that ran the step, or None if the driver ran it.
     """
 
     chosen: str
@@ -202,10 +202,10 @@ class SinkParallelism:
 
 @dataclass(frozen=True)
 class SinkStage:
-    """A step of a sink after its rows are written; a node of the job's graph after the sink.
+    """A step of a sink after its rows are written, such as a compaction; not a stage of Spark.
 
-    `run` is called once per job, in a separate thread. A step `after_commit` runs after all sinks have committed. If it
-    then fails, the job fails, and is rolled back if all its sinks support that.
+    In the job's graph, it is a node after the sink. `run` is called once per job, in a separate thread: before the
+    commit, or with `after_commit` after it. If `run` raises, the job fails, and its sinks are rolled back if possible.
     """
 
     name: str
@@ -217,15 +217,16 @@ class SinkJob(ABC):
     """The write of a job into a sink: either all rows become visible, or none."""
 
     calls_python: bool = True
-    """Whether the tasks of `write` may pass rows to Python functions of the sink. If not, only the functions that
-    compute the rows run in Python workers, and narrow rows are sent to them in smaller batches."""
+    """Whether `write` may pass rows to Python functions of the sink, or run further queries. If not, only functions of
+    the query get batches of rows. Spark measures a batch before it adds a row, so that its bytes stay below a limit.
+    Penstock turns this off, because it is slow, if no batch can reach the limit."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
         """Raise `SinkError` for rows that the target cannot hold, before any vertex runs. The default accepts all."""
 
     @property
     def nothing_to_write(self) -> str | None:
-        """The reason why the target needs no rows, a clause; `write` is not called then. None if it needs them."""
+        """The reason why the target needs no rows, a clause; `write` is then not called. None if it needs rows."""
         return None
 
     @property
@@ -240,7 +241,7 @@ class SinkJob(ABC):
 
     @abstractmethod
     def write(self, df: DataFrame) -> None:
-        """Write the rows so that no reader sees them yet. Called once, in a separate thread."""
+        """Write the rows so that no reader sees them yet. Called in a separate thread; again only after `restart`."""
 
     def sample_size(self, df: DataFrame) -> int:  # noqa: ARG002
         """Write sample rows as `write` would, remove them, and return their size in bytes; 0 if it cannot be measured.
@@ -250,27 +251,27 @@ class SinkJob(ABC):
         return 0
 
     def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:  # noqa: ARG002
-        """Write some of the rows of a part `df`; return the recommended number of tasks for all rows, None for none.
+        """Write some rows of `df`, and return the recommended number of tasks; None for no recommendation.
 
-        Called before `write`, and only for sinks with `Sink.measures_tasks`. `write` gets these rows again. `rows` is
-        the total number of rows, None if unknown.
+        Called before `write`, and only for sinks with `Sink.measures_tasks`. `df` has a part of the rows. `write` gets
+        all rows, and must skip or replace these. `rows` is the number of all rows, None if unknown.
         """
         return None
 
     def restart(self) -> bool:
-        """Remove what a failed `write` left behind, and return whether `write` can be called again.
+        """Remove the rows of a failed `write`, and return whether `write` can be called again.
 
-        Spark itself retries every failed stage except a barrier stage at the end of a query.
+        Only needed after a failed barrier stage at the end of a query: Spark itself retries all other failed stages.
         """
         return False
 
     def prepare(self) -> Prepared | None:
         """Make the written rows durable, and return a record with which any process can commit or roll them back.
 
-        Called after all vertices of the job have finished and before any sink commits. If the record replaces or
-        extends a target that other jobs may write to, it is called again while no other commit is running. The default
-        returns None, for sinks that only this process can commit: Penstock then calls `commit`, and cannot recover if
-        the process crashes during it.
+        Called after all vertices of the job have finished and before any sink commits. If the commit has a journal and
+        the record has `exclusive_paths` or `extended_folders`, `prepare` is called again once the journal blocks other
+        commits, until the record no longer changes and so fits the current target. The default returns None, for sinks
+        that only this process can commit: Penstock then calls `commit`, and cannot recover from a crash during it.
         """
         return None
 
@@ -284,19 +285,19 @@ class SinkJob(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove the written rows. Called if `prepare` was not called or returned None, even after `commit`."""
+        """Remove the rows of a failed job, even after `commit`. Not called if `prepare` has returned a record."""
 
     def refresh(self) -> None:  # noqa: B027
         """Invalidate caches of the target in this session. Called after a commit and after a rollback."""
 
 
 def already_written(token: str) -> str:
-    """Return the reason why a job writes nothing whose token is in the target already."""
+    """Return the reason why a job writes nothing: the target already has its token."""
     return f"the target already has the rows of token {token!r}"
 
 
 class NothingToWrite(SinkJob):
-    """A job that writes nothing, so that its rows are not computed; `reason` is a clause."""
+    """A sink job that writes nothing, so that the rows are not computed; `reason` is a clause."""
 
     nothing_to_write: str = ""
 
@@ -317,13 +318,13 @@ class NothingToWrite(SinkJob):
 class Sink(ABC):
     """A target of `Environment.write`."""
 
-    parallelism: int | None = None
+    parallelism: int | None = None  # None: Penstock decides
     materialised: ClassVar[bool] = False
-    """Whether the sink needs its rows behind a separate exchange, so that they can be read again."""
+    """Whether an exchange stores the rows in front of the sink, so that the sink can read them several times."""
     measures_tasks: ClassVar[bool] = False
-    """Whether the first rows decide the number of tasks, see `SinkJob.write_first`; the sink is `materialised` then."""
+    """Whether the first rows decide the number of tasks, see `SinkJob.write_first`; requires `materialised`."""
     restartable: ClassVar[bool] = False
-    """Whether its jobs support `SinkJob.restart`."""
+    """Whether the jobs of the sink support `SinkJob.restart`."""
 
     @property
     def name(self) -> str:
@@ -339,7 +340,7 @@ class Sink(ABC):
     def location(self) -> str | None:
         """The target folder (normalized by `commit.location_of`) or table; None if unknown.
 
-        A job with two sinks for the same location is rejected, unless both only `adds` to it.
+        A job with two sinks for the same location is rejected, unless `adds` is true for both.
         """
         return None
 
@@ -359,7 +360,7 @@ class Sink(ABC):
     def file_size(self, options: SinkOptions) -> int | None:  # noqa: ARG002
         """Return the target size of a file in bytes; None if the upstream tasks write the files themselves.
 
-        If there is a size and no parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
+        With a size and without a parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
         chooses its number of partitions so that files have about this size.
         """
         return None
@@ -374,7 +375,7 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the target and prepare the write, before any vertex runs. Raise `SinkError` if it cannot be written."""
+        """Check the target and prepare the write, before any vertex runs. Raise `SinkError` if the job cannot write."""
 
 
 class DataFrameSinkProvider(ABC):
@@ -396,18 +397,18 @@ class DataFrameSinkProvider(ABC):
         """
 
 
-def checked_parallelism(value: object, where: str) -> int:
-    """Return a parallelism that the user set; raise `SourceError` unless it is a whole number of at least 1."""
+def require_positive(value: object, subject: str) -> int:
+    """Return a user's number for `subject`, such as a table; raise `SourceError` unless it is whole and at least 1."""
     number = value if isinstance(value, int) and not isinstance(value, bool) else None
     if number is None or number < 1:
-        error = SourceError.bad_parallelism(value, where)
-        error.set_line(callers_line())
+        error = SourceError.bad_parallelism(value, subject)
+        error.set_line(current_user_line())
         raise error
     return number
 
 
-def check_parallelism(where: str, *values: object) -> None:
-    """Validate numbers of a connector that have to be at least 1; None is not set."""
+def check_positive(subject: str, *values: object) -> None:
+    """Raise `SourceError`, which names `subject`, unless all values are whole and at least 1, or None (not set)."""
     for value in values:
         if value is not None:
-            checked_parallelism(value, where)
+            require_positive(value, subject)

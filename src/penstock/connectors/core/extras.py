@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -11,27 +12,25 @@ from penstock.base.masking import MASK, can_be_stored, is_secret
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from penstock.commit import Access
     from penstock.errors import PenstockError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def needs(module: str, extra: str, error: type[PenstockError]) -> None:
-    """Raise an error with the install command if a module is not installed."""
+def require_module(module: str, extra: str, error: type[PenstockError]) -> None:
+    """Raise an error of the class `error`, with the command that installs `extra`, if a module is not installed."""
     if find_spec(module) is None:
         raise error(f"{module} is not installed", hint=f"pip install 'penstock[{extra}]'")
 
 
-def absolute(path: str) -> str:
-    """Return an absolute path, valid in a process with another working directory; a URI is returned unchanged."""
+def absolute_path(path: str) -> str:
+    """Return the absolute path, which is valid in any working directory; a URI is returned unchanged."""
     return path if _SCHEME.match(path) else os.path.abspath(path)  # noqa: PTH100 - keeps symbolic links
 
 
 def client_key(address: str, *qualifiers: str | None) -> str:
-    """Return the key of a client's secrets: its address, qualified by a user or warehouse with secrets of its own."""
+    """Return the key of a client's secrets: its address, and any user or warehouse that has separate secrets."""
     return ", ".join((address, *filter(None, qualifiers)))
 
 
@@ -46,10 +45,10 @@ def secrets_for(access: Access, *keys: str) -> Mapping[str, str]:
 
 
 def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return stored properties, with masked ones filled in from the current secrets.
+    """Return stored properties, with the masked ones replaced by the current secrets.
 
-    Raise `SinkError` if a masked property is missing that may select another server. A missing password is left to the
-    client, which reports it itself.
+    Raise `SinkError` if a masked property has no current value: without the property, the client might connect to
+    another server. Only a missing password is no error here, because the client itself reports it.
     """
     plain = {key: value for key, value in stored if value != MASK}
     names = {key.lower() for key in plain}
@@ -59,29 +58,29 @@ def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) 
     if missing:
         raise SinkError(
             f"the properties {', '.join(missing)} are missing",
-            cause="they may be secrets, so journals do not keep them",
-            hint="give them: run the job again, or see `penstock recover --help`",
+            cause="they may be secrets, so journals do not store them",
+            hint="run the job again, or pass them to `penstock recover`, see its --help",
         )
     return properties
 
 
-def secrets_of(sinks: Iterable[Mapping[str, Mapping[str, str]]]) -> dict[str, Mapping[str, str]]:
+def merge_secrets(secrets_of_sinks: Iterable[Mapping[str, Mapping[str, str]]]) -> dict[str, Mapping[str, str]]:
     """Return the secrets of several sinks, merged by address.
 
-    Raise `SinkError` if two sinks have different secrets for an address: commit records could not distinguish them.
+    Raise `SinkError` if two sinks have different secrets for an address: commit records cannot distinguish them.
     """
     merged: dict[str, Mapping[str, str]] = {}
-    for secrets in sinks:
+    for secrets in secrets_of_sinks:
         for address, properties in secrets.items():
-            if address in merged and _masked(merged[address]) != _masked(properties):
+            if address in merged and _possible_secrets(merged[address]) != _possible_secrets(properties):
                 raise SinkError(
-                    f"two sinks of the job reach {address} with other properties",
-                    cause="they differ in what may be a secret, and their commits could not be distinguished",
+                    f"two sinks of the job connect to {address} with different properties",
+                    cause="they differ in what may be a secret, so recovery could not distinguish their commits",
                     hint="give both the same properties, or write them by two jobs",
                 )
             merged[address] = properties
     return merged
 
 
-def _masked(properties: Mapping[str, str]) -> dict[str, str]:
+def _possible_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): str(value) for key, value in properties.items() if not can_be_stored(key, str(value))}

@@ -1,15 +1,13 @@
-"""Predicates on columns as plain values, and data skipping by column statistics. Pure.
+"""Predicates on columns as plain values, and data skipping by column statistics. No Spark.
 
-Predicates here only serve to skip data: if a predicate cannot be evaluated, the data might match.
+Predicates only serve to skip data here: data for which a predicate cannot be evaluated is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any
 
 COMPARISONS = ("=", "<", "<=", ">", ">=", "in", "is null", "is not null")
 """The comparisons of a column. ``in`` has at least 1 value, the last two have none, all others have 1."""
@@ -20,6 +18,10 @@ CONNECTIVES = ("and", "or")
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """A condition that rows have to meet.
+
+    >>> recent = Predicate(">", "day", (20,))
+    >>> list(Predicate("and", parts=(recent, Predicate("is not null", "id"))).columns())
+    ['day', 'id']
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Statistics of a column in a file: bounds of the values that are not null, nulls, and rows; None if unknown."""
+    """Statistics of a column in a file: bounds of its values, number of nulls, and number of rows; None if unknown."""
 
     minimum: Any = None
     maximum: Any = None
@@ -59,7 +61,12 @@ class ColumnStatistics:
 
 
 def might_match(predicate: Predicate, statistics: Mapping[str, ColumnStatistics]) -> bool:
-    """Return whether a file may have rows that meet a predicate; False only if it certainly has none."""
+    """Whether a file may have rows that meet a predicate; False only if it certainly has none.
+
+    >>> file = {"day": ColumnStatistics(minimum=1, maximum=9)}
+    >>> might_match(Predicate("=", "day", (5,)), file), might_match(Predicate(">", "day", (20,)), file)
+    (True, False)
+    """
     match predicate.operator:
         case "and":
             return all(might_match(part, statistics) for part in predicate.parts)
@@ -73,16 +80,17 @@ def _column_might_match(predicate: Predicate, column: ColumnStatistics) -> bool:
     if predicate.operator == "is null":
         return column.nulls != 0
     if column.rows is not None and column.nulls == column.rows:
-        return False
+        return False  # null meets no comparison
     try:
         return predicate.operator == "is not null" or any(
-            _within(predicate.operator, value, column) for value in predicate.values
+            _bounds_allow(predicate.operator, value, column) for value in predicate.values
         )
     except TypeError:  # values of incomparable types
         return True
 
 
-def _within(operator: str, value: Any, column: ColumnStatistics) -> bool:
-    above = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
-    below = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
-    return (above or operator in {">", ">="}) and (below or operator in {"<", "<="})
+def _bounds_allow(operator: str, value: Any, column: ColumnStatistics) -> bool:
+    """Whether a column with these bounds may have a value that compares to `value` by `operator`."""
+    reaches_minimum = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
+    reaches_maximum = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
+    return (reaches_minimum or operator in {">", ">="}) and (reaches_maximum or operator in {"<", "<="})

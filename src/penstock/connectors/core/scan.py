@@ -1,17 +1,16 @@
-"""Scans, which read a leaf of a plan while its job runs; and the scan of a leaf whose partitions Spark chooses."""
+"""Interface of scans, which read the leaves of Spark's plan in a job; and the scan of a leaf that Spark partitions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock.spark.plans.logical_plan import LARGE
+from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.spark.bridge.handles import Session
     from penstock.spark.plans.logical_plan import LogicalPlan
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 class Splitting:
     """The decided number of tasks of a source, and the reason, a sentence.
 
-    `parallelism` is None if Spark chooses it. `settings` are the session settings with which the source has to be read.
+    `parallelism` is None if Spark chooses it. `settings` are the session settings that the read of the source needs.
     """
 
     parallelism: int | None
@@ -41,17 +40,17 @@ class Scan(ABC):
 
     @property
     def reason(self) -> str:
-        """The basis of the inferred parallelism, a clause; empty before the inference."""
+        """A clause: how the parallelism was inferred, or why Spark's partitions must not be coalesced; else empty."""
         return ""
 
     @property
     def fallback_reason(self) -> str:
-        """Why the scan was not executed as decided; empty if it was."""
+        """The reason why the scan was not executed as decided; empty if it was."""
         return ""
 
     @property
-    def is_cut_by_spark(self) -> bool:
-        """Whether Spark chooses the partitions, and a parallelism set by the user has no effect."""
+    def is_divided_by_spark(self) -> bool:
+        """Whether Spark chooses the partitions, so that a parallelism set by the user has no effect."""
         return False
 
     @property
@@ -65,26 +64,26 @@ class Scan(ABC):
         return None
 
     def parallelism_source(self, user_source: object | None) -> object | None:  # noqa: ARG002
-        """Return the object that infers the parallelism: the scan itself, or the source that the user passed."""
+        """Return what infers the parallelism: the scan, a source (the user attaches `user_source` to rows), or None."""
         return self
 
     @abstractmethod
     def divide(self, parallelism: int) -> int:
         """Divide the scan into at most `parallelism` splits; return the number of splits."""
 
-    def split(self, parallelism: int, reason: str) -> Splitting:
-        """Divide the scan for a requested number of tasks, and return the partitioning; `reason` is a clause."""
+    def choose_splitting(self, parallelism: int, reason: str) -> Splitting:
+        """Divide the scan for a requested number of tasks, and return the decision; `reason` is why so many tasks."""
         possible = self.divide(parallelism)
         reason = f"{reason}: {self.reason}" if self.reason else reason
         return Splitting(possible, reason if possible == parallelism else f"{reason}; it can be split into {possible}")
 
     @abstractmethod
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the leaf of Spark's plan that reads the scan; `session` has any settings of the `Splitting`."""
+        """Return the leaf of Spark's plan that reads the splits; `session` has the settings of `Splitting`."""
 
     @abstractmethod
     def with_filters(self, plan: LogicalPlan) -> Scan:
-        """Return the scan with additional filters; `plan` is the relation with all filters above it."""
+        """Return the scan with additional filters; `plan` is the relation with all its filters."""
 
     @property
     def is_open(self) -> bool:
@@ -92,32 +91,32 @@ class Scan(ABC):
         return False
 
     def close(self) -> None:  # noqa: B027 - most scans hold no resources
-        """Release resources that were held open for reading. Called at the end of the job."""
+        """Release the resources of an open scan. Called at the end of the job."""
 
 
 class PlainScan(Scan):
-    """The scan of an unchanged leaf, coalesced if it has too many partitions.
+    """The scan of an unchanged leaf, whose partitions are coalesced if there are too many.
 
-    `reason` says why Spark's partitions must not be coalesced; it is empty if they may be.
+    `reason` says why Spark's partitions must not be coalesced; empty if they may be coalesced.
     """
 
     reason: str = ""
-    is_cut_by_spark: bool = False
+    is_divided_by_spark: bool = False
 
     def __init__(self, leaf: LogicalPlan, reason: str = "") -> None:
         self._leaf = leaf
         self.reason = reason
-        self.is_cut_by_spark = bool(reason)
+        self.is_divided_by_spark = bool(reason)
         self._parallelism: int | None = None
 
     @cached_property
     def size_in_bytes(self) -> int | None:
-        """The size by Spark's statistics; None if they have no estimate, as for an RDD."""
+        """The size in bytes by Spark's statistics; None if they have no estimate, as for an RDD."""
         size = self._leaf.size_in_bytes
-        return size if size < LARGE else None
+        return size if size < MAX_ESTIMATE_BYTES else None
 
     def parallelism_source(self, user_source: object | None) -> object | None:
-        """Return the user's source: the number of Spark's partitions is unknown before planning."""
+        """Return the source that the user attached: the number of Spark's partitions is unknown before planning."""
         return user_source
 
     def divide(self, parallelism: int) -> int:

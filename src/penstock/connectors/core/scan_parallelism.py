@@ -1,4 +1,4 @@
-"""Parallelism of sources: user-defined > static inference > dynamic inference > default (FLIP-146, FLIP-379)."""
+"""Parallelism of sources: set by the user, else by static inference, dynamic inference or default (FLIP-146, 379)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.config.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM,
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """The user's options for the parallelism of a source: ``scan.parallelism`` and ``scan.infer-parallelism``.
+    """The user's options for the parallelism of a source.
 
-    `kind_max` is an additional maximum for inference of this kind of source, such as
-    ``table.exec.hive.infer-source-parallelism.max``.
+    The fields are ``scan.parallelism``, ``scan.infer-parallelism`` and ``scan.infer-parallelism.max``; `kind_max` is an
+    additional maximum of inference for a kind of source, as in ``table.exec.hive.infer-source-parallelism.max``.
     """
 
     parallelism: int | None = None
@@ -27,15 +27,15 @@ class ScanOptions:
 class SourceBounds:
     """The bounds on the parallelism of the sources of a vertex; those of unset options are None.
 
-    `job` is the bound of all vertices; for sources, `default` (``default-source-parallelism``) replaces it. `vertex` is
-    the user's maximum for this vertex, else ``max-parallelism``, and bounds `default` too; `step` is the former alone.
-    `parallelism_default` (``parallelism.default``) is the parallelism of a source whose inference is off. It bounds an
-    inferred parallelism only if it is the bound of the job (FLIP-379). `job_from` and `vertex_from` are the options
-    that set the bounds.
+    `job` bounds all vertices; `sources` (``default-source-parallelism``) replaces it for sources. `step` is the user's
+    maximum for this vertex. `vertex` is `step`, or ``max-parallelism`` if `step` is None; it also bounds `sources`.
+    `parallelism_default` (``parallelism.default``) is the parallelism of a source whose inference is off; it bounds an
+    inferred parallelism only if no other option sets `job`, so that `job` has its value (FLIP-379). `job_from` and
+    `vertex_from` are the options that set `job` and `vertex`.
     """
 
     job: int
-    default: int | None = None
+    sources: int | None = None
     vertex: int | None = None
     parallelism_default: int | None = None
     job_from: str = "Penstock's default"
@@ -44,38 +44,38 @@ class SourceBounds:
 
     @property
     def upper(self) -> tuple[int, str]:
-        """The parallelism of a source without inferred parallelism, and the option that sets it."""
-        default = (self.job, self.job_from) if self.default is None else (self.default, DEFAULT_SOURCE_PARALLELISM.key)
-        return default if self.vertex is None else min(default, (self.vertex, self.vertex_from), key=itemgetter(0))
+        """The parallelism of a source that cannot infer it, and the option that sets this upper bound."""
+        upper = (self.job, self.job_from) if self.sources is None else (self.sources, DEFAULT_SOURCE_PARALLELISM.key)
+        return upper if self.vertex is None else min(upper, (self.vertex, self.vertex_from), key=itemgetter(0))
 
     def inference_bound(self, options: ScanOptions) -> int:
-        """Return the upper bound for a source's inference; a maximum of the source itself replaces that of the job."""
-        return self._least(options)[0]
+        """Return the upper bound for a source's inference; the source's own maximum (`infer_max`) replaces `job`."""
+        return self._smallest_bound(options)[0]
 
-    def inferred(self, number: int, options: ScanOptions) -> tuple[int, str]:
-        """Return the inferred parallelism capped by the inference bound, and a description of the bound if it applied.
+    def cap_inferred(self, number: int, options: ScanOptions) -> tuple[int, str]:
+        """Return an inferred parallelism capped by the inference bound, and the description of an exceeded bound.
 
         Flink limits a source that ignores its bound only by the maximum of the vertex. Here, the bound holds for all
         sources: users set it to limit how many tasks read at the same time.
         """
-        bound, description = self._least(options)
+        bound, description = self._smallest_bound(options)
         return (number, "") if number <= bound else (bound, description)
 
-    def _least(self, options: ScanOptions) -> tuple[int, str]:
+    def _smallest_bound(self, options: ScanOptions) -> tuple[int, str]:
         """Return the smallest applicable bound, and its description."""
         bounds = [
             (options.infer_max, f"{SCAN_INFER_MAX.key} is {options.infer_max}"),
             (options.kind_max, f"the maximum for this kind of source is {options.kind_max}"),
             (self.vertex, f"this step's maximum is {self.vertex} ({self.vertex_from})"),
-            (self.default, f"the maximum for sources is {self.default} ({DEFAULT_SOURCE_PARALLELISM.key})"),
+            (self.sources, f"the maximum for sources is {self.sources} ({DEFAULT_SOURCE_PARALLELISM.key})"),
         ]
-        if options.infer_max is None and self.default is None:
+        if options.infer_max is None and self.sources is None:
             bounds.append((self.job, f"the job's maximum is {self.job} ({self.job_from})"))
         return min(((bound, text) for bound, text in bounds if bound is not None), key=itemgetter(0))
 
 
 def infers_parallelism(options: ScanOptions, static: int | None) -> bool:
-    """Return whether a source infers its parallelism while the job runs."""
+    """Whether a source infers its parallelism while the job runs; `static` is the parallelism set by the connector."""
     return options.infer and options.parallelism is None and static is None
 
 
@@ -100,15 +100,15 @@ def choose_scan_parallelism(
     if inferred <= 0:
         number, origin = bounds.upper
         return number, f"the source gave no number, so the upper bound of {number} applies ({origin})"
-    number, by = bounds.inferred(inferred, options)
+    number, bound = bounds.cap_inferred(inferred, options)
     reason = f"the source asks for {show_count(inferred, 'task')}"
-    return number, f"{reason}, but {by}" if by else reason
+    return number, f"{reason}, but {bound}" if bound else reason
 
 
 ROWS_PER_TASK = 1000
-"""The rows for which a task of a limited scan is worth starting, as in Flink's Hive connector."""
+"""The minimum rows of each task of a scan with a row limit, as in Flink's Hive connector."""
 
 
-def limited(parallelism: int, limit: int | None) -> int:
+def limit_parallelism(parallelism: int, limit: int | None) -> int:
     """Return a parallelism reduced for a row limit, as ``HiveParallelismInference.limit`` of Flink does (FLIP-146)."""
     return parallelism if limit is None else max(1, min(parallelism, limit // ROWS_PER_TASK))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import SinkError
@@ -10,12 +11,10 @@ from penstock.spark.bridge.settings import is_true
 from penstock.spark.io.files import unsupported_columns_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
 _NESTED = ("array", "map", "struct", "variant")
 """Types that Spark cannot encode in folder names."""
@@ -25,29 +24,31 @@ def check_partition_columns(spark: SparkSession, schema: StructType, names: Sequ
     """Reject partition columns that are missing, repeated or nested, and rows with partition columns only."""
     fold = name_folding(spark)
     fields = {fold(field.name): field for field in schema}
-    checked = []
+    seen = []
     for name in names:
         field = fields.get(fold(name))
         if field is None:
             raise SinkError.no_column(where, name, schema.fieldNames(), case_sensitive=is_case_sensitive(spark))
-        kind = field.dataType.typeName()
-        if kind in _NESTED:
+        type_name = field.dataType.typeName()
+        if type_name in _NESTED:
             raise SinkError(
-                f"{where} has the partition column {name!r}, which is of type {kind}",
+                f"{where} has the partition column {name!r}, which is of type {type_name}",
                 cause="the name of a folder cannot hold such a value",
                 hint="partition by a column with plain values",
             )
-        if field in checked:
+        if field in seen:
             raise SinkError(f"{where} has the partition column {name!r} twice", hint="name it once")
-        checked.append(field)
-    if checked and len(checked) == len(schema):
+        seen.append(field)
+    if seen and len(seen) == len(schema):
         raise SinkError(
-            f"{where} has only partition columns", cause="its files would hold no column", hint="leave one of them out"
+            f"{where} has only partition columns", cause="its files would have no column", hint="leave one of them out"
         )
 
 
-def check_format(spark: SparkSession, schema: StructType, kind: str, partition_by: Sequence[str], where: str) -> None:
-    """Reject rows with two columns of the same name, or with a type that the format does not support."""
+def check_format(
+    spark: SparkSession, schema: StructType, format_name: str, partition_by: Sequence[str], where: str
+) -> None:
+    """Reject rows with two columns of the same name, or with columns that the format does not support."""
     fold = name_folding(spark)
     names = [fold(name) for name in schema.fieldNames()]
     duplicate = next((field.name for field, name in zip(schema, names, strict=True) if names.count(name) > 1), None)
@@ -56,39 +57,43 @@ def check_format(spark: SparkSession, schema: StructType, kind: str, partition_b
             f"the rows for {where} have several columns {duplicate!r}",
             hint=f"rename one of them, as in df.withColumnRenamed({duplicate!r}, ...), or drop it",
         )
-    folders = {fold(name) for name in partition_by}
-    data_fields = [field for field, name in zip(schema, names, strict=True) if name not in folders]
-    if kind == "text" and [field.dataType.typeName() for field in data_fields] != ["string"]:
+    partition_columns = {fold(name) for name in partition_by}
+    data_fields = [field for field, name in zip(schema, names, strict=True) if name not in partition_columns]
+    if format_name == "text" and [field.dataType.typeName() for field in data_fields] != ["string"]:
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in data_fields)
         raise SinkError(
             f"{where} cannot hold the rows as text",
             cause=f"files of text have one column of type string, and the rows have {columns}",
-            hint="make one text of the columns, as with to_csv or concat_ws, or choose another format",
+            hint="combine the columns into one string, as with to_csv or concat_ws, or choose another format",
         )
-    refused = unsupported_columns_reason(spark, kind, data_fields)
-    if refused is not None:
-        raise SinkError(f"{where} cannot hold the rows", cause=refused, hint="cast or drop the column")
+    reason = unsupported_columns_reason(spark, format_name, data_fields)
+    if reason is not None:
+        raise SinkError(f"{where} cannot hold the rows", cause=reason, hint="cast or drop the column")
 
 
-def check_rights(path: str, target: Folder, *, adds: bool) -> None:
-    """Reject a folder that this user may not write to, as far as the file system reports it.
+def check_rights(path: str, target: HadoopPath, *, appends: bool) -> None:
+    """Reject a folder that this user may not write to, as far as the file system reports permissions.
 
-    `path` and `target` are the folder, as the user spells it and as Spark resolves it. If the sink `adds`, files are
-    added to an existing folder; else the folder is created or replaced as a whole.
+    `path` is the folder as the user spells it, and `target` as Spark resolves it. With `appends`, files are added to an
+    existing folder; otherwise the folder is created or replaced as a whole.
     """
     exists = target.exists()
-    inside = exists and target.is_volume
-    beside = target.resolved.parent.nearest_existing()  # holds the staging folder and the journal
-    written = [*([target] if inside or (exists and adds) else []), *([] if inside else [beside])]
-    for folder in written:
+    stages_inside = exists and target.is_volume
+    parent = target.resolved.parent.nearest_existing()  # holds the staging folder and the journal
+    written_folders = [target] if stages_inside or (exists and appends) else []
+    for folder in [*written_folders, *([] if stages_inside else [parent])]:
         local = folder.local_path
-        # The operating system, unlike Hadoop, considers root and read-only volumes.
+        # Hadoop only compares permission bits; the operating system also knows of root and of read-only volumes.
         if not (folder.may_write() if local is None else os.access(local, os.W_OK | os.X_OK)):
-            raise SinkError.no_rights(path, str(folder))
+            raise SinkError(
+                f"output {path} cannot be written",
+                cause=f"this user has no permission to write to {folder}",
+                hint="choose another path, or let the owner of the folder grant the permission",
+            )
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """Return whether Spark compares column names case-sensitively."""
+    """Whether Spark compares column names case-sensitively."""
     return is_true(spark.conf.get("spark.sql.caseSensitive", "false"))
 
 

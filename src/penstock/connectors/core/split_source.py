@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.connectors.core.base import DataFrameScanProvider, ParallelismInferenceContext, ScanContext
-from penstock.connectors.core.splits import evenly
+from penstock.connectors.core.splits import distribute_evenly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
@@ -22,8 +21,17 @@ if TYPE_CHECKING:
 class SplitSource(DataFrameScanProvider):
     """Base class of sources that list their splits on the driver and read each split in a task.
 
-    Implement `schema`, `enumerate_splits` and `read_split`. Splits and the source itself are pickled. Set
-    `uses_predicates` to True if the source uses the predicates of its context.
+    Implement `schema`, `enumerate_splits` and `read_split`. Splits and the source itself are pickled for the tasks. Set
+    `uses_predicates` to True if `enumerate_splits` uses the predicates of its context.
+
+    >>> class Squares(SplitSource):
+    ...     schema = StructType().add("square", "long")
+    ...     def enumerate_splits(self, context):
+    ...         return [0, 1, 2]
+    ...     def read_split(self, split, columns):
+    ...         yield pa.RecordBatch.from_pydict({"square": [split * split]})
+    >>> read_splits(Squares()).rows
+    [(0,), (1,), (4,)]
     """
 
     uses_predicates: ClassVar[bool] = False
@@ -43,7 +51,7 @@ class SplitSource(DataFrameScanProvider):
 
     @abstractmethod
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a split, with these columns in this order. Called in a task, again if that task fails."""
+        """Return the rows of a split, with these columns in this order. Called in a task (and in its retries)."""
 
     def split_size(self, split: Any) -> int:  # noqa: ARG002
         """Return the approximate size of a split, in any unit. It balances tasks that read several splits."""
@@ -59,7 +67,7 @@ class SplitSource(DataFrameScanProvider):
         return self._scan(spark, self.schema.fieldNames(), None)
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the splits, distributed over the tasks."""
+        """Return a DataFrame whose tasks read the splits; large splits are distributed first."""
         columns = self.schema.fieldNames() if context.columns is None else context.columns
         columns = columns or self.schema.fieldNames()[:1]  # a record batch without columns has no rows to count
         return self._scan(spark, columns, assign_splits(self, self.enumerate_splits(context), context.parallelism))
@@ -71,9 +79,8 @@ class SplitSource(DataFrameScanProvider):
 
 
 def assign_splits(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
-    """Return the splits of each task: assigns the largest splits first, each to the least loaded task."""
-    groups = evenly([source.split_size(split) for split in splits], parallelism)
-    return [[splits[i] for i in group] for group in groups]
+    """Return the splits of each task; the largest splits are assigned first, each to the least loaded task."""
+    return distribute_evenly(splits, [source.split_size(split) for split in splits], parallelism)
 
 
 def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -1,44 +1,43 @@
-"""Commit records of a Delta table: staged files that a log entry adds to the table, and that replace others."""
+"""Commit records of a Delta table: staged files that a log entry adds to the table."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote, unquote
 
 from penstock.commit.moves import move_files
-from penstock.commit.names import STAGED_ROWS, check_files, check_within
-from penstock.connectors.core.extras import absolute, needs, secrets_for, with_secrets
+from penstock.commit.names import STAGED_FOLDER, check_files, check_within
+from penstock.connectors.core.extras import absolute_path, require_module, secrets_for, with_secrets
 from penstock.connectors.delta.files import DeltaColumns, DeltaFile, files_of, spark_reads_partition
 from penstock.connectors.tables.commit import PreparedTableFiles, PreparedUpsert, Upsert
 from penstock.connectors.tables.table_files import StagedFiles
-from penstock.connectors.tables.table_schema import LENGTH
+from penstock.connectors.tables.table_schema import CHAR_TYPE_KEY
 from penstock.errors import CommitError, CommitUnknownError, SinkError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
 
     from penstock.commit import Access
     from penstock.connectors.core.predicates import Predicate
 
-    Files = tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]
+    Files = tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]  # see `PreparedDelta`
 
-_RECEIPT = "penstock.receipt"
+_RECEIPT_KEY = "penstock.receipt"
 _UNESCAPED = "/!$&'()+,-.:;=@_~"
 """Characters of a path that deltalake (1.6) does not escape in remove actions."""
-_REFUSALS = ("LocalFileSystem", "table already exists")
-"""Messages of deltalake's (1.6) untyped errors that certainly mean no commit: errors of the local file system, whose
-calls do not continue after a failure, and a table that another process created."""
-_CONSTRAINTS = ("delta.invariants", "delta.generationExpression", "delta.identity")
+_REJECTIONS = ("LocalFileSystem", "table already exists")
+"""Messages of deltalake's (1.6) untyped errors which prove that no commit follows: errors of the local file system,
+whose calls do not continue after a failure, and a table that another process created."""
+_CONSTRAINT_KEYS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """Prefixes of metadata keys that constrain the values of a column."""
-_WRITTEN = {
+_SUPPORTED_FEATURES = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
@@ -53,21 +52,21 @@ _WRITTEN = {
 }
 """The writer features of Delta's protocol that deltalake (1.6) supports; it rejects others only at the commit."""
 _NAMED_FEATURES_VERSION = 7
-"""The writer protocol version from which a table lists its features; the version before implies all of them."""
+"""The first writer protocol version in which a table lists its features; the version before implies all features."""
 
 
 @dataclass(frozen=True)
 class PreparedDelta(PreparedTableFiles["DeltaTable"]):
     """Commit record of files that are not in a Delta table's log yet.
 
-    `path` and `root` are the table's folder, as deltalake and as Spark address it, and `schema` is JSON of the log.
-    `files` are path, bytes, rows and partition values of each file; in the folder `staging`, files have the same
+    `path` and `root` are the table's folder, as deltalake and as Spark address it. `schema` is JSON as in the log.
+    `files` are the path, bytes, rows and partition values of each file; in the folder `staging`, files have the same
     relative paths. `version` is the version of the table that the job has read; None if the table did not exist.
     `receipt` identifies the job's entry in the log. `options` are the storage options of ``deltalake`` without secrets.
     """
 
     kind: ClassVar[str] = "delta"
-    pauses: ClassVar[tuple[float, ...]] = tuple(0.05 * number for number in range(1, 10))
+    retry_pauses: ClassVar[tuple[float, ...]] = tuple(0.05 * number for number in range(1, 10))
 
     path: str
     root: str
@@ -88,13 +87,13 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
 
     def check_names(self) -> None:
         """Reject a staging folder or files outside the table's folder."""
-        check_within(self.staging, self.root, STAGED_ROWS)
+        check_within(self.staging, self.root, STAGED_FOLDER)
         if not all(isinstance(file, tuple) and file and isinstance(file[0], str) for file in self.files):
             raise ValueError("a file has no path")
         check_files(file[0] for file in self.files)
 
-    def ready(self, access: Access) -> None:
-        """Move the files into the table's folder, and check that the table is unchanged."""
+    def make_ready(self, access: Access) -> None:
+        """Move the files into the table's folder, and check that the columns and partitions are unchanged."""
         self.move_staged_files(access)
         self.check_table(self.load_table(access))
 
@@ -102,16 +101,16 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         """Move the files from the staging folder into the table's folder."""
         paths = tuple(path for path, *_ in self.files)
         for folder in sorted({path.rpartition("/")[0] for path in paths}):
-            Folder(access.bridge, f"{self.root}/{folder}").make()
+            HadoopPath(access.bridge, f"{self.root}/{folder}").make()
         move_files(access, self.staging, self.root, paths)
 
     def commit(self, access: Access) -> None:
-        """Write the entry of the log; an overwrite replaces all rows of the version before."""
+        """Write the log entry; an overwrite replaces all rows of the previous version."""
         # An append does not conflict with other appends, so deltalake may retry.
         self._commit(access, retries=None if self.mode == "append" else 0)
 
     def complete(self, access: Access) -> None:
-        """Write the entry of the log without retries by deltalake: a later version may have the entry already."""
+        """Write the log entry without deltalake's retries: a later version may have the entry already."""
         self._commit(access, retries=0)
 
     def _commit(self, access: Access, retries: int | None) -> None:
@@ -124,8 +123,8 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
     def commit_onto(self, access: Access, table: DeltaTable | None, retries: int | None = 0) -> None:
         """Move the files into the table's folder, and write the log entry after `table`.
 
-        `retries` is how often deltalake retries onto later versions, without checking them for the entry; None for its
-        default.
+        `retries` is how often deltalake retries onto later versions, without looking for the entry in them; None for
+        its default.
         """
         from deltalake import Schema
         from deltalake.transaction import RemoveAction
@@ -143,7 +142,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
             table.create_write_transaction(actions, mode, schema, partition_by, commit_properties=properties)
 
     def is_conflict(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
-        """Return whether another entry came first; deltalake raises the same errors for other reasons."""
+        """Whether another log entry came first, by the version: the same errors have other reasons too."""
         from deltalake.exceptions import DeltaError
 
         if not isinstance(error, DeltaError):
@@ -161,7 +160,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         ]
 
     def check_table(self, table: DeltaTable | None) -> None:
-        """Raise `SinkError` if the columns or partitions of the table have changed since the job began."""
+        """Raise `SinkError` if partitions, or (except in overwrites) columns, have changed since the job began."""
         from deltalake import Schema
 
         if table is None:
@@ -174,33 +173,33 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
                 hint="run the job again",
             )
         if self.mode != "append":
-            check_names(table, self.path)
+            check_file_names(table, self.path)
         if self.mode != "overwrite" and table.schema().to_json() != Schema.from_json(self.schema).to_json():
             raise SinkError(
                 f"the columns of table {self.path} have changed while the job ran", hint="run the job again"
             )
 
     def is_in(self, table: DeltaTable | None) -> bool:
-        """Return whether the log has the job's entry up to this version; see `is_committed`."""
+        """Whether the log up to this version has the job's entry; see `is_committed`."""
         import pyarrow as pa
 
         if table is None:
             return False
         if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
             return True
-        newer = table.version() - (-1 if self.version is None else self.version)
-        if newer <= 0:
+        later_versions = table.version() - (-1 if self.version is None else self.version)
+        if later_versions <= 0:
             return False
-        entries = table.history(newer)
-        if any(entry.get(_RECEIPT) == self.receipt for entry in entries):
+        entries = table.history(later_versions)
+        if any(entry.get(_RECEIPT_KEY) == self.receipt for entry in entries):
             return True
-        if len(entries) == newer:
+        if len(entries) == later_versions:  # no later entry was deleted
             return False
-        own = {path for path, *_ in self.files}
+        paths = {path for path, *_ in self.files}
         referenced = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
-        if any(path in own or unquote(path) in own for path in referenced):
+        if any(path in paths or unquote(path) in paths for path in referenced):
             return True
-        raise CommitError.forgotten(self.target, "the old entries of its log", self.staging)
+        raise CommitError.no_evidence(self.target, "the old entries of its log", self.staging)
 
     def undo(self, access: Access) -> None:
         """Remove the files, which the log does not reference."""
@@ -210,30 +209,30 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
     def remove_files(self, access: Access) -> None:
         """Remove the files from the table's folder."""
         for path, *_ in self.files:
-            Folder(access.bridge, f"{self.root}/{path}").delete()
+            HadoopPath(access.bridge, f"{self.root}/{path}").delete()
 
     def finish(self, access: Access) -> None:
         """Remove the staging folder."""
-        Folder(access.bridge, self.staging).delete()
+        HadoopPath(access.bridge, self.staging).delete()
 
     def load_table(self, access: Access) -> DeltaTable | None:
         """Return the latest version of the table, None if it does not exist."""
-        needs("deltalake", "delta", SinkError)
+        require_module("deltalake", "delta", SinkError)
         return table_at(self.log_path(access), self.storage_options(access))
 
     def log_path(self, access: Access) -> str:
-        """Return the path for ``deltalake``; a relative path of an older journal is resolved by `root`."""
-        if absolute(self.path) == self.path:
+        """Return the path for ``deltalake``; a relative path of an older release's journal is resolved by `root`."""
+        if absolute_path(self.path) == self.path:
             return self.path
-        return Folder(access.bridge, self.root).local_path or self.path
+        return HadoopPath(access.bridge, self.root).local_path or self.path
 
     def storage_options(self, access: Access) -> dict[str, str]:
         """Return the storage options of ``deltalake`` with secrets."""
         return with_secrets(self.options, secrets_for(access, self.address))
 
 
-def record_files(staged: StagedFiles) -> Files:
-    """Return the staged files in the form of `PreparedDelta.files`."""
+def list_files(staged: StagedFiles) -> Files:
+    """Return the staged files in the form of `PreparedDelta.files`: paths are relative to the staging folder."""
     return tuple(
         (file.path.partition("/")[2], file.size, file.rows, tuple(file.partition.items())) for file in staged.files()
     )
@@ -257,9 +256,9 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
 
 @contextmanager
 def definite_outcome(target: str) -> Iterator[None]:
-    """Raise `CommitUnknownError` for errors in the block that do not prove that nothing was committed.
+    """Raise `CommitUnknownError` for errors in the block, unless they prove that nothing was committed.
 
-    A rejection by deltalake, or an error of the local file system, proves it.
+    A rejection by deltalake, or an error of the local file system, is such a proof.
     """
     from deltalake.exceptions import CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError
 
@@ -268,21 +267,21 @@ def definite_outcome(target: str) -> Iterator[None]:
     except (CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError):
         raise
     except Exception as error:
-        if any(text in str(error) for text in _REFUSALS):
+        if any(text in str(error) for text in _REJECTIONS):
             raise
         raise CommitUnknownError.of(target, error) from error
 
 
 def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:
-    """Return the table at a path, None if it does not exist."""
+    """Return the table at a path; None if there is no table."""
     from deltalake import DeltaTable
 
     storage = dict(options) or None
     return DeltaTable(path, storage_options=storage) if DeltaTable.is_deltatable(path, storage) else None
 
 
-def check_names(table: DeltaTable, path: str) -> None:
-    """Reject a table with file names that deltalake would escape in another way than the log does.
+def check_file_names(table: DeltaTable, path: str) -> None:
+    """Reject a table with file names that deltalake escapes differently from the log.
 
     The removal of such a file would have no effect, so readers would still see its rows.
     """
@@ -292,13 +291,13 @@ def check_names(table: DeltaTable, path: str) -> None:
         if quote(unquote(name), safe=_UNESCAPED) != name:
             raise SinkError(
                 f"rows of table {path} cannot be replaced",
-                cause=f"its log has a file {name}, whose name deltalake would write in another way, so that it stayed",
-                hint="replace them with the program that has written them",
+                cause=f"its log has a file {name}, which deltalake could not remove, as it escapes names differently",
+                hint="replace them with the program that has written this file",
             )
 
 
 def app_id(token: str) -> str:
-    """Return the application id (``appId`` in Delta's protocol) whose only transaction is that of a token."""
+    """Return the application id (``appId`` in Delta's protocol) by which the log stores a token."""
     return f"penstock-{token}"
 
 
@@ -307,7 +306,7 @@ def commit_properties(receipt: str, token: str | None, retries: int | None) -> C
     from deltalake import CommitProperties, Transaction
 
     transactions = None if token is None else [Transaction(app_id(token), 0)]
-    return CommitProperties({_RECEIPT: receipt}, max_commit_retries=retries, app_transactions=transactions)
+    return CommitProperties({_RECEIPT_KEY: receipt}, max_commit_retries=retries, app_transactions=transactions)
 
 
 @dataclass(frozen=True)
@@ -322,16 +321,16 @@ class DeltaUpsert(Upsert["DeltaTable", DeltaFile]):
 def check_upsert(table: DeltaTable, path: str) -> None:
     """Reject a table whose files cannot be rewritten.
 
-    These are tables with deletion vectors, a change data feed or ``delta.appendOnly``, or with a file whose partition
-    values Spark cannot read from its path.
+    These are tables with deletion vectors, a change data feed, ``delta.appendOnly``, file names that deltalake escapes
+    differently, or a file whose partition values Spark cannot read from the path.
     """
-    check_names(table, path)
+    check_file_names(table, path)
     columns, configuration = DeltaColumns.of(table), table.metadata().configuration
     files, cause = files_of(table, (), columns), ""
     if any(file.selection is not None for file in files):
-        cause = "rows of it are deleted by deletion vectors"
+        cause = "it has rows that are deleted by deletion vectors"
     elif not all(spark_reads_partition(file, columns) for file in files):
-        cause = "Spark cannot read the partitions off the names of its folders"
+        cause = "Spark cannot read the partition values from the names of its folders"
     elif str(configuration.get("delta.enableChangeDataFeed")).lower() == "true":
         cause = "it records the changes of its rows (delta.enableChangeDataFeed)"
     elif str(configuration.get("delta.appendOnly")).lower() == "true":
@@ -342,20 +341,20 @@ def check_upsert(table: DeltaTable, path: str) -> None:
 
 @dataclass(frozen=True)
 class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
-    """Commit record of an upsert: files that replace others."""
+    """Commit record of an upsert: files that replace files of the table."""
 
     kind: ClassVar[str] = "delta-upsert"
 
     def commit(self, access: Access) -> None:
-        """Write the entry of the log; recompute and retry if another commit came first."""
+        """Write the log entry, recomputed if it does not fit the latest version; retry after a conflict."""
         attempts = self.commit_optimistically(access)
         for obsolete in attempts[:-1]:
             obsolete.remove_files(access)
         for recomputed in attempts[1:]:
-            Folder(access.bridge, recomputed.staging).delete()
+            HadoopPath(access.bridge, recomputed.staging).delete()
 
     def complete(self, access: Access) -> None:
-        """Commit; `commit` checks every version for the entry."""
+        """Call `commit`, which looks for the entry in the log before each attempt to write it."""
         self.commit(access)
 
     def fitting(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
@@ -364,11 +363,11 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
         return super().fitting(access, table)
 
     def is_based_on(self, table: DeltaTable | None) -> bool:
-        """Return whether the record was computed from this version."""
+        """Whether the record was computed from this version."""
         return self.version == (None if table is None else table.version())
 
     def still_fits(self, access: Access, table: DeltaTable) -> bool:
-        """Return whether the files fit a later version unchanged; reject a table whose rows cannot be replaced."""
+        """Whether the files fit a later version unchanged; reject a table whose rows cannot be replaced."""
         from deltalake import DeltaTable
 
         check_upsert(table, self.path)
@@ -376,15 +375,15 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
             return False
         columns = DeltaColumns.of(table)
         base = DeltaTable(self.log_path(access), self.version, self.storage_options(access) or None)
-        before, now = files_of(base, (), columns), files_of(table, (), columns)
-        return self._upsert(access).still_fits(self.removed, before, now)
+        base_files, current_files = files_of(base, (), columns), files_of(table, (), columns)
+        return self._upsert(access).still_fits(self.removed, base_files, current_files)
 
     def recomputed(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
         """Write the files of the upsert for another version, and return their record."""
         version = None if table is None else table.version()
         staged = StagedFiles(access.bridge.spark, self.root, self.partition_by)
         removed = self._upsert(access).write(table, staged)
-        return replace(self, files=record_files(staged), staging=staged.folder, version=version, removed=removed)
+        return replace(self, files=list_files(staged), staging=staged.folder, version=version, removed=removed)
 
     def _upsert(self, access: Access) -> DeltaUpsert:
         return DeltaUpsert(access.bridge.spark, self.table_key, self.rows, self.row_type, self.root)
@@ -398,8 +397,8 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
 def check_writable(table: DeltaTable, path: str, mode: str) -> None:
     """Reject a table with constraints that Penstock does not enforce, or that deltalake would reject at the commit."""
     protocol = table.protocol()
-    unsupported = sorted(set(protocol.writer_features or ()) - _WRITTEN)
-    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:
+    unsupported = sorted(set(protocol.writer_features or ()) - _SUPPORTED_FEATURES)
+    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:  # implies all features; deltalake lacks this one
         unsupported = ["identityColumns"]
     cause = _unenforced_constraint(table, mode)
     if unsupported:
@@ -415,21 +414,22 @@ def check_writable(table: DeltaTable, path: str, mode: str) -> None:
 
 
 def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
+    """Return the reason, a clause, why writes could violate the table's definition; None if they cannot."""
     mapping = DeltaColumns.of(table).mode
     if mapping != "none":
-        return f"its columns have other names in its files (column mapping by {mapping})"
+        return f"its columns have different names in its files (column mapping by {mapping})"
     constraints = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
     columns = json.loads(table.schema().to_json())["fields"]
     nested = [field for column in columns for field in _nested_fields(column["type"])]
     for column in [*columns, *nested]:
-        constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINTS)]
-    if mode != "overwrite":  # an overwrite replaces the schema; `in_shape_of` enforces lengths of top-level columns
+        constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINT_KEYS)]
+    if mode != "overwrite":  # which replaces the schema; `cast_to_table` enforces lengths, but not of nested fields
         constraints += [
-            f"the length {field['metadata'][LENGTH]} of {field['name']}"
+            f"the length {field['metadata'][CHAR_TYPE_KEY]} of {field['name']}"
             for field in nested
-            if LENGTH in field["metadata"]
+            if CHAR_TYPE_KEY in field["metadata"]
         ]
-    return f"Penstock does not maintain {constraints[0]}" if constraints else None
+    return f"Penstock does not enforce {constraints[0]}" if constraints else None
 
 
 def _nested_fields(data_type: Any) -> Iterator[dict[str, Any]]:

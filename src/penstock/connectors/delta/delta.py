@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,9 @@ from penstock.connectors.core.base import (
     NothingToWrite,
     ScanContext,
     already_written,
-    check_parallelism,
+    check_positive,
 )
-from penstock.connectors.core.extras import absolute, needs, without_secrets
+from penstock.connectors.core.extras import absolute_path, require_module, without_secrets
 from penstock.connectors.core.sink_checks import check_partition_columns
 from penstock.connectors.core.timeouts import call_within_timeout
 from penstock.connectors.delta.commit import (
@@ -30,22 +30,20 @@ from penstock.connectors.delta.commit import (
     PreparedDelta,
     PreparedDeltaUpsert,
     app_id,
-    check_names,
+    check_file_names,
     check_upsert,
     check_writable,
-    record_files,
+    list_files,
     table_at,
 )
-from penstock.connectors.delta.files import DeltaColumns, DeltaFiles, files_of, spark_reads_partition
+from penstock.connectors.delta.files import ESCAPED, DeltaColumns, DeltaFiles, files_of, spark_reads_partition
 from penstock.connectors.tables.table_files import StagedFiles, TableFilesJob, TableFilesSink
 from penstock.connectors.tables.table_schema import as_nullable
 from penstock.errors import SinkError, SourceError
 from penstock.spark.io.files import read_parquet
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -54,14 +52,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
-_UNSUPPORTED = ("void", "interval", "day-time interval", "year-month interval", "time(")
+_UNREADABLE_TYPES = ("void", "interval", "day-time interval", "year-month interval", "time(")
 """Types that the log accepts, but no reader supports."""
 
 
 @dataclass(frozen=True)
 class DeltaSource(DataFrameScanProvider):
     """A version of a Delta table; files in its folder that the version does not reference are ignored.
+
+    >>> env.write(spark.range(3), DeltaSink(f"{folder}/orders"))
+    >>> job = env.execute()
+    >>> env.count(env.read(DeltaSource(f"{folder}/orders", version=0)))
+    3
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ class DeltaSource(DataFrameScanProvider):
         check_path(self.path, "DeltaSource")
         check_type(self.version, (int, type(None)), "DeltaSource", "the number of a version")
         check_settings(self.storage_options, f"the storage options of table {self.path}")
-        check_parallelism(f"table {self.path}", self.parallelism)
+        check_positive(f"table {self.path}", self.parallelism)
         object.__setattr__(self, "path", _absolute_path(self.path, SourceError))
         if self.version is None:
             object.__setattr__(self, "version", _open(self.path, None, self.storage_options).version())
@@ -105,27 +107,31 @@ class DeltaSource(DataFrameScanProvider):
         return self._rows(spark, context)
 
     def _rows(self, spark: SparkSession, context: ScanContext | None) -> DataFrame:
-        """Return the rows of a job's scan; with `context` None, a relation that the job replaces by its scan."""
+        """Return the scan of a job. With `context` None, return a relation, which a job replaces by its scan."""
         table = _open(self.path, self.version, self.storage_options)
         columns = DeltaColumns.of(table)
         files = files_of(table, () if context is None else context.predicates, columns)
         if not files:
             return spark.createDataFrame([], columns.schema)
-        local = _local(self.path)
-        root = table.table_uri.rstrip("/") if local is None else f"file:{local}"  # Hadoop does not decode %20
+        local_path = _local_path(self.path)
+        root = table.table_uri.rstrip("/") if local_path is None else f"file:{local_path}"  # Hadoop does not decode %20
         is_plain = columns.mode != "id" and all(
             file.selection is None and spark_reads_partition(file, columns) for file in files
         )
+        # `rename_to_logical` adds a projection, but without a context the result must be a relation.
         if is_plain and (columns.mode == "none" or context is not None):
             paths = [f"{root}/{file.path}" for file in files]
             return columns.rename_to_logical(read_parquet(spark, columns.physical_schema, paths, basePath=root))
-        source = DeltaFiles(local or root, tuple(files), columns)
+        source = DeltaFiles(local_path or root, tuple(files), columns)
         return source.read(spark) if context is None else source.produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True)
 class DeltaSink(TableFilesSink):
     """A Delta table; a job adds its rows in a single commit.
+
+    >>> DeltaSink("lake/orders", mode="upsert", key="id").name
+    'orders'
 
     Parameters
     ----------
@@ -185,38 +191,38 @@ class DeltaSink(TableFilesSink):
     @property
     def partition_columns(self) -> Sequence[str]:
         """The partition columns: those of the table if it exists, else `partition_by`."""
-        needs("deltalake", "delta", SinkError)
+        require_module("deltalake", "delta", SinkError)
         table = table_at(self.path, self.storage_options)
         return columns_of(self.partition_by, self.path) if table is None else table.metadata().partition_columns
 
     def recover(self, access: Access) -> None:
         """Complete or roll back the interrupted commit of a dead process."""
-        recover_target(access, Folder(access.bridge, self.path))
+        recover_target(access, HadoopPath(access.bridge, self.path))
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the table if it exists, and whether its log has the job's token already."""
-        needs("deltalake", "delta", SinkError)
+        require_module("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 
         partition_by, log_schema, version = columns_of(self.partition_by, self.path), None, None
         if DeltaTable.is_deltatable(self.path, dict(self.storage_options) or None):
             table = _open(self.path, None, self.storage_options)
             if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
-                log.warning("%s holds %s already, nothing is written", self.path, self.token)
+                log.warning("%s already has the rows of token %s, nothing is written", self.path, self.token)
                 return NothingToWrite(already_written(self.token))
             version = table.version()
             check_writable(table, self.path, self.mode)
             if self.mode == "overwrite":
-                check_names(table, self.path)
+                check_file_names(table, self.path)
             if self.mode == "upsert":
                 check_upsert(table, self.path)
-            actual = tuple(table.metadata().partition_columns)
-            if partition_by and partition_by != actual:
-                raise SinkError(f"table {self.path} is partitioned by {actual}, not by {partition_by}")
-            partition_by = actual
+            table_partition_by = tuple(table.metadata().partition_columns)
+            if partition_by and partition_by != table_partition_by:
+                raise SinkError(f"table {self.path} is partitioned by {table_partition_by}, not by {partition_by}")
+            partition_by = table_partition_by
             log_schema = None if self.mode == "overwrite" else table.schema().to_json()
             overwrite_mode = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower()
-            if self.mode == "overwrite" and actual and overwrite_mode == "dynamic":
+            if self.mode == "overwrite" and partition_by and overwrite_mode == "dynamic":
                 raise SinkError(
                     f"single partitions of table {self.path} cannot be overwritten",
                     cause="spark.sql.sources.partitionOverwriteMode is dynamic",
@@ -229,17 +235,17 @@ class DeltaSink(TableFilesSink):
                 cause=f"Spark resolves it to {staged.root}, deltalake to a local path",
                 hint="give the whole URI",
             )
-        rows = StagedFiles(spark, self.path, ())
+        upsert_rows = StagedFiles(spark, self.path, ())
         columns = None if log_schema is None else StructType.fromJson(json.loads(log_schema))
-        return _DeltaSinkJob(spark, self, f"table {self.path}", staged, rows, columns, log_schema, version)
+        return _DeltaSinkJob(spark, self, f"table {self.path}", staged, upsert_rows, columns, log_schema, version)
 
 
 @dataclass(eq=False)
 class _DeltaSinkJob(TableFilesJob[DeltaSink]):
     """Write staged files, and add them to the log.
 
-    `_log_schema` is the schema of the existing table as JSON of the log, None if the rows define the schema; `_version`
-    is the version of the table, None if it does not exist.
+    `_log_schema` is the schema of the existing table as JSON, as the log stores it; None if the rows define the schema.
+    `_version` is the version of the table, None if the table does not exist.
     """
 
     _log_schema: str | None
@@ -252,34 +258,34 @@ class _DeltaSinkJob(TableFilesJob[DeltaSink]):
         super().check(schema)
         if self._columns is not None:
             return
-        unsupported = [field for field in schema if field.dataType.typeName().startswith(_UNSUPPORTED)]
+        unsupported = [field for field in schema if field.dataType.typeName().startswith(_UNREADABLE_TYPES)]
         try:
             Schema.from_json(as_nullable(schema).json())
         except Exception as error:
             raise SinkError(f"{self._where} cannot hold the rows", cause=str(error), hint="cast the column") from error
         if unsupported:
-            kind = unsupported[0].dataType.simpleString()
-            raise SinkError(f"column {unsupported[0].name} for {self._where} is of type {kind}", hint="cast or drop it")
+            column, type_name = unsupported[0].name, unsupported[0].dataType.simpleString()
+            raise SinkError(f"column {column} for {self._where} is of type {type_name}", hint="cast or drop it")
 
     def _upsert(self, spark: SparkSession, schema: StructType) -> tuple[str, ...]:
         table = table_at(self._sink.path, self._sink.storage_options)
         if table is not None:
             check_upsert(table, self._sink.path)
             self._version = table.version()
-        upsert = DeltaUpsert(spark, self._key(schema), self._rows.folder, schema, str(self._staged.root))
+        upsert = DeltaUpsert(spark, self._key(schema), self._upsert_rows.folder, schema, str(self._staged.root))
         return upsert.write(table, self._staged)
 
     def prepare(self) -> Prepared:
         assert self._schema is not None
         sink, staged = self._sink, self._staged
-        kind = PreparedDeltaUpsert if sink.mode == "upsert" else PreparedDelta
-        return kind(
+        record_type = PreparedDeltaUpsert if sink.mode == "upsert" else PreparedDelta
+        return record_type(
             path=sink.path,
             root=str(staged.root),
             mode=sink.mode,
             schema=self._log_schema or self._schema.json(),
             partition_by=staged.partition_by,
-            files=record_files(staged),
+            files=list_files(staged),
             staging=staged.folder,
             version=self._version,
             receipt=uuid.uuid4().hex,
@@ -289,27 +295,27 @@ class _DeltaSinkJob(TableFilesJob[DeltaSink]):
         )
 
 
-def _local(path: str) -> str | None:
-    """Return a path of the local file system without its scheme; None for other file systems."""
+def _local_path(path: str) -> str | None:
+    """Return a path on the local file system without its scheme; None if the path is not on this file system."""
     plain = path.removeprefix("file:")
     return os.path.normpath(f"/{plain.lstrip('/')}") if plain.startswith("/") else None
 
 
 def _absolute_path(path: str, error: type[SourceError | SinkError]) -> str:
-    """Return a table's path, made independent of the working directory."""
-    path = absolute(path)
-    escaped = _ESCAPED.search(path)
-    if _local(path) is not None and escaped is not None:
+    """Return the absolute path of a table; raise an error of the class `error` if deltalake would misread the path."""
+    path = absolute_path(path)
+    escaped = ESCAPED.search(path)
+    if _local_path(path) is not None and escaped is not None:
         raise error(
             f"table {path} cannot be reached",
-            cause=f"its path holds {escaped[0]}, which deltalake takes for another character",
-            hint="write the character itself, or rename the folder",
+            cause=f"its path contains {escaped[0]}, which deltalake interprets as another character",
+            hint="use that character itself in the path, or rename the folder",
         )
     return path
 
 
 def _open(path: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:
-    needs("deltalake", "delta", SourceError)
+    require_module("deltalake", "delta", SourceError)
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 

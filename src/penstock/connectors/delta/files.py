@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -14,13 +15,11 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from penstock.connectors.core.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.core.split_source import SplitSource, arrow_schema
-from penstock.connectors.files.partition_commit import NO_VALUE
+from penstock.connectors.files.partition_commit import NULL_FOLDER_VALUE
 from penstock.connectors.tables.table_schema import map_fields, quoted
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
@@ -28,21 +27,22 @@ if TYPE_CHECKING:
 
     from penstock.connectors.core.base import ScanContext
 
-_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+"""An escaped byte in a path."""
 _TRUNCATION_LENGTH = 32
 """The length from which string statistics may be truncated."""
-_MODE = "delta.columnMapping.mode"
-_PREFIX = "delta.columnMapping."
-_NAME, _ID = _PREFIX + "physicalName", _PREFIX + "id"
-_FILE_ID = b"PARQUET:field_id"
+_MAPPING_MODE = "delta.columnMapping.mode"
+_MAPPING_PREFIX = "delta.columnMapping."
+_PHYSICAL_NAME, _COLUMN_ID = _MAPPING_PREFIX + "physicalName", _MAPPING_PREFIX + "id"
+_FILE_COLUMN_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaColumns:
     """The columns of a version of a Delta table.
 
-    The schema in the log has the physical names and ids in the metadata of its fields. By the column mapping mode,
-    columns of a file are matched by name (``none`` and ``name``) or by ``id``.
+    The schema in the log has the physical names and ids in the metadata of its fields. The column mapping `mode` says
+    how columns of a file are matched: by name (``none`` and ``name``) or by ``id``.
     """
 
     log_schema: StructType
@@ -51,93 +51,93 @@ class DeltaColumns:
     @classmethod
     def of(cls, table: DeltaTable) -> DeltaColumns:
         """Return the columns of a table."""
-        mode = table.metadata().configuration.get(_MODE) or "none"
+        mode = table.metadata().configuration.get(_MAPPING_MODE) or "none"
         return cls(StructType.fromJson(json.loads(table.schema().to_json())), str(mode))
 
     @property
     def schema(self) -> StructType:
         """The schema with logical names."""
-        return self.log_schema if self.mode == "none" else _named(self.log_schema, physical=False)
+        return self.log_schema if self.mode == "none" else _with_names(self.log_schema, physical=False)
 
     @property
     def physical_schema(self) -> StructType:
         """The schema with the names in files."""
-        return self.log_schema if self.mode == "none" else _named(self.log_schema, physical=True)
+        return self.log_schema if self.mode == "none" else _with_names(self.log_schema, physical=True)
 
     def physical_name(self, column: str) -> str:
         """Return the name of a column in files, folders and statistics."""
         return _name(self.log_schema[column], physical=self.mode != "none")
 
     def rename_to_logical(self, df: DataFrame) -> DataFrame:
-        """Return rows of files with logical names; nested names are changed by casts."""
+        """Return rows of files with the logical names of their columns; a cast renames nested fields."""
         if self.mode == "none":
             return df
         columns = []
         for logged, logical in zip(self.log_schema, self.schema, strict=True):
             column = df[quoted(_name(logged, physical=True))]
-            is_nested = df.select(column).schema[0].dataType.simpleString() != logical.dataType.simpleString()
-            columns.append((column.cast(logical.dataType) if is_nested else column).alias(logical.name))
+            has_renamed_fields = df.select(column).schema[0].dataType.simpleString() != logical.dataType.simpleString()
+            columns.append((column.cast(logical.dataType) if has_renamed_fields else column).alias(logical.name))
         return df.select(columns)
 
     def names_in_file(self, file: pa.Schema, columns: list[str]) -> dict[str, str]:
-        """Return the top-level names in a file of those columns that the file has.
+        """Return the names in a file, by table column, of those columns that the file has.
 
         Raise `ValueError` if columns are matched by id, and the file has no ids.
         """
-        if self.mode == "id" and not any(_FILE_ID in (field.metadata or {}) for field in file):
+        if self.mode == "id" and not any(_FILE_COLUMN_ID in (field.metadata or {}) for field in file):
             raise ValueError("a file of a table with column mapping by id has no ids")
         names = {self._key_in_file(field): field.name for field in file}
         keys = {column: self._key(self.log_schema[column]) for column in columns}
         return {column: names[key] for column, key in keys.items() if key in names}
 
     def conform(self, array: pa.Array, field: pa.Field, target: pa.Field) -> pa.Array:
-        """Return a column of a file in the type of the table: nested fields are renamed, and null if they are missing.
+        """Return a column of a file with the type of the table: nested fields are renamed, and missing fields are null.
 
         `field` is the column in the file, `target` the column that Spark expects.
         """
         if self.mode == "none":
             return array.cast(target.type)
-        renamed = self._rename_nested(field.type, self.log_schema[target.name].dataType)
-        return (array if renamed == array.type else array.view(renamed)).cast(target.type)
+        renamed_type = self._rename_nested(field.type, self.log_schema[target.name].dataType)
+        return (array if renamed_type == array.type else array.view(renamed_type)).cast(target.type)
 
     def _key(self, field: StructField) -> str:
-        return str(field.metadata[_ID]) if self.mode == "id" else _name(field, physical=self.mode != "none")
+        return str(field.metadata[_COLUMN_ID]) if self.mode == "id" else _name(field, physical=self.mode != "none")
 
     def _key_in_file(self, field: pa.Field) -> str:
-        return (field.metadata or {}).get(_FILE_ID, b"").decode() if self.mode == "id" else str(field.name)
+        return (field.metadata or {}).get(_FILE_COLUMN_ID, b"").decode() if self.mode == "id" else str(field.name)
 
-    def _rename_nested(self, kind: pa.DataType, logged: DataType) -> pa.DataType:
-        """Return a type of a file with the logical names of its nested fields."""
+    def _rename_nested(self, file_type: pa.DataType, table_type: DataType) -> pa.DataType:
+        """Return the type of a column of a file with the logical names of its nested fields."""
         import pyarrow as pa
 
-        match logged:
+        match table_type:
             case StructType():
-                by_key = {self._key(field): field for field in logged}
+                by_key = {self._key(field): field for field in table_type}
                 fields = []
-                for index, inner in enumerate(kind.fields):
+                for index, inner in enumerate(file_type.fields):
                     field = by_key.get(self._key_in_file(inner))
                     name = f"unknown {index}" if field is None else field.name
-                    renamed = inner.type if field is None else self._rename_nested(inner.type, field.dataType)
-                    fields.append(pa.field(name, renamed))
+                    inner_type = inner.type if field is None else self._rename_nested(inner.type, field.dataType)
+                    fields.append(pa.field(name, inner_type))
                 return pa.struct(fields)
             case ArrayType():
-                return pa.list_(pa.field("element", self._rename_nested(kind.value_type, logged.elementType)))
+                return pa.list_(pa.field("element", self._rename_nested(file_type.value_type, table_type.elementType)))
             case MapType():
-                key = self._rename_nested(kind.key_type, logged.keyType)
-                return pa.map_(key, self._rename_nested(kind.item_type, logged.valueType))
-        return kind
+                key = self._rename_nested(file_type.key_type, table_type.keyType)
+                return pa.map_(key, self._rename_nested(file_type.item_type, table_type.valueType))
+        return file_type
 
 
 def _name(field: StructField, *, physical: bool) -> str:
-    return str(field.metadata.get(_NAME, field.name)) if physical else field.name
+    return str(field.metadata.get(_PHYSICAL_NAME, field.name)) if physical else field.name
 
 
-def _named(schema: StructType, *, physical: bool) -> StructType:
+def _with_names(schema: StructType, *, physical: bool) -> StructType:
     """Return a schema with logical or physical names, and without the metadata of the column mapping."""
 
-    def change(field: StructField, kind: DataType) -> StructField:
-        metadata = {key: value for key, value in field.metadata.items() if not key.startswith(_PREFIX)}
-        return StructField(_name(field, physical=physical), kind, field.nullable, metadata)
+    def change(field: StructField, data_type: DataType) -> StructField:
+        metadata = {key: value for key, value in field.metadata.items() if not key.startswith(_MAPPING_PREFIX)}
+        return StructField(_name(field, physical=physical), data_type, field.nullable, metadata)
 
     return cast("StructType", map_fields(schema, change))
 
@@ -146,7 +146,7 @@ def _named(schema: StructType, *, physical: bool) -> StructType:
 class DeltaFile:
     """A file of a version of a Delta table, by its path relative to the table's folder.
 
-    `selection` is a compressed bitmap of its rows, with bits set for rows that are not deleted; rows after the last bit
+    `selection` is a compressed bitmap in which the bits of rows that are not deleted are set; rows after the last bit
     are not deleted. It is None if no row is deleted.
     """
 
@@ -158,7 +158,7 @@ class DeltaFile:
 
 @dataclass(frozen=True)
 class DeltaFiles(SplitSource):
-    """Files that Spark's Parquet reader cannot read: with deletion vectors, or with mapped folder or column names."""
+    """Files, some of which Spark would misread because of deletion vectors, folder names or the column mapping."""
 
     root: str
     files: Sequence[DeltaFile]
@@ -189,10 +189,10 @@ class DeltaFiles(SplitSource):
             file_schema = file.schema_arrow
             names = self.columns.names_in_file(file_schema, [name for name in columns if name not in split.partition])
             # If the file has none of the columns, another column gives the number of rows.
-            read = sorted(set(names.values())) or file_schema.names[:1]
+            read_names = sorted(set(names.values())) or file_schema.names[:1]
             begin, selection = 0, _unpack(split.selection)
-            for batch in file.iter_batches(columns=read):
-                rows, begin = _select(batch, selection, begin), begin + batch.num_rows
+            for batch in file.iter_batches(columns=read_names):
+                rows, begin = _select_rows(batch, selection, begin), begin + batch.num_rows
                 arrays = [
                     pa.array([split.partition[field.name]] * rows.num_rows, field.type)
                     if field.name in split.partition
@@ -224,14 +224,14 @@ def files_of(table: DeltaTable, predicates: Sequence[Predicate], columns: DeltaC
 
 
 def spark_reads_partition(file: DeltaFile, columns: DeltaColumns) -> bool:
-    """Return whether Spark reads the right partition values from folder names, which it unescapes bytewise."""
+    """Whether Spark reads the right partition values from folder names, which Spark unescapes byte by byte."""
     folders = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
     for column, value in file.partition.items():
         name = columns.physical_name(column)
-        parsed = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), folders.get(name, ""))
+        parsed = ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), folders.get(name, ""))
         if isinstance(value, dt.datetime) and value.tzinfo is not None:
             return False  # timestamps in the log are UTC, and Spark would parse them in the session's time zone
-        if name not in folders or (value is None) != (parsed == NO_VALUE):
+        if name not in folders or (value is None) != (parsed == NULL_FOLDER_VALUE):
             return False
         if isinstance(value, str) and parsed != value:
             return False
@@ -239,7 +239,7 @@ def spark_reads_partition(file: DeltaFile, columns: DeltaColumns) -> bool:
 
 
 def _selections(table: DeltaTable) -> dict[str, bytes]:
-    """Return the compressed bitmaps of the rows that are not deleted, by path, of files with deletion vectors."""
+    """Return `DeltaFile.selection` of each file with a deletion vector, by path."""
     import pyarrow as pa
 
     if "deletionVectors" not in (table.protocol().reader_features or ()):
@@ -248,15 +248,15 @@ def _selections(table: DeltaTable) -> dict[str, bytes]:
     root = root if ":" in root else f"file://{root}"
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for path, rows in zip(batch.column("filepath").to_pylist(), batch.column("selection_vector"), strict=True):
-            plain = unquote(path)
-            if not plain.startswith(f"{root}/"):
-                raise SourceError(f"the deletion vector of {plain} is not of a file in {root}")
-            selections[plain[len(root) + 1 :]] = _pack(rows.values)
+            file_path = unquote(path)
+            if not file_path.startswith(f"{root}/"):
+                raise SourceError(f"a deletion vector is of the file {file_path}, which is not in {root}")
+            selections[file_path[len(root) + 1 :]] = _pack(rows.values)
     return selections
 
 
 def _pack(selection: pa.BooleanArray) -> bytes:
-    """Compress a bitmap with a bit per row; most files have few deleted rows."""
+    """Compress a bitmap with a bit per row; the last byte is the number of unused bits of the byte before it."""
     import numpy as np
 
     return zlib.compress(np.packbits(selection.to_numpy(zero_copy_only=False)).tobytes() + bytes([-len(selection) % 8]))
@@ -273,8 +273,8 @@ def _unpack(packed: bytes | None) -> Any:
     return bits[: len(bits) - raw[-1]].astype(bool)
 
 
-def _select(batch: pa.RecordBatch, selection: Any, begin: int) -> pa.RecordBatch:
-    """Return the rows of a batch that are not deleted; `begin` is the row of the file at which the batch begins."""
+def _select_rows(batch: pa.RecordBatch, selection: Any, begin: int) -> pa.RecordBatch:
+    """Return the rows of a batch that are not deleted; `begin` is the index of the batch's first row in the file."""
     import numpy as np
     import pyarrow as pa
 
@@ -287,7 +287,7 @@ def _select(batch: pa.RecordBatch, selection: Any, begin: int) -> pa.RecordBatch
 
 
 def _statistics(action: Mapping[str, Any], column: str, columns: DeltaColumns) -> ColumnStatistics | None:
-    """Return the statistics in the log of a column in a file; None if the table lacks the column."""
+    """Return a column's statistics in a file, from the log entry `action`; None if the table lacks the column."""
     if column not in columns.log_schema.fieldNames():
         return None
     kind = columns.log_schema[column].dataType.typeName()
@@ -297,7 +297,8 @@ def _statistics(action: Mapping[str, Any], column: str, columns: DeltaColumns) -
         return ColumnStatistics(value, value, rows if value is None else 0, rows)
     name = columns.physical_name(column)
     low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
-    # Bounds of doubles ignore NaN; deltalake returns bounds of decimals as doubles, which are inexact.
+    # Bounds of doubles ignore NaN; deltalake returns bounds of decimals as doubles, which are inexact. No predicate
+    # compares timestamps.
     if kind in {"float", "double", "decimal"} or isinstance(low, dt.datetime):
         low = high = None
     if isinstance(high, str) and len(high) >= _TRUNCATION_LENGTH:

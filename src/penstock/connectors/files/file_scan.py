@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FileScan(Scan):
     """The scan of a relation of files; `plan` is the relation with the filters above it.
 
-    `listing` lists the files that remain after partition pruning; it is cached.
+    `cores` is the number of tasks that run concurrently. `listing()` lists the files after partition pruning, once.
     """
 
     allows_any_parallelism = True  # the split size can be chosen
@@ -44,22 +44,23 @@ class FileScan(Scan):
         return self.listing().rows()
 
     def parallelism_source(self, user_source: object | None) -> object:
-        """Return the user's source; a `FileSource` gets the listing of the files."""
+        """Return the user's source, or a new `FileSource` for None; a `FileSource` gets the listing of the files."""
         if user_source is not None and not isinstance(user_source, FileSource):
             return user_source
         assert self._leaf.files is not None
-        return (user_source or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores, self._note)
+        source = user_source or FileSource(self._leaf.files.name)
+        return source.with_listing(self.listing, self._cores, self._set_reason)
 
-    def _note(self, fewer_splits_reason: str) -> None:
-        self._fewer_splits_reason = fewer_splits_reason
+    def _set_reason(self, reason: str) -> None:
+        self._fewer_splits_reason = reason
 
     def divide(self, parallelism: int) -> int:
         """Return the number of splits for the split size that gives at most `parallelism` tasks."""
         listing = self.listing()
         return count_splits(listing.sizes, listing.splittable, _split_size(listing, parallelism))
 
-    def split(self, parallelism: int, reason: str) -> Splitting:
-        """Choose the split size."""
+    def choose_splitting(self, parallelism: int, reason: str) -> Splitting:
+        """Choose the split size for a requested number of tasks; `reason` is why so many tasks."""
         listing = self.listing()
         if not sum(listing.sizes):
             return Splitting(None, f"{reason}, but the files are empty")
@@ -74,7 +75,7 @@ class FileScan(Scan):
         return Splitting(parallelism, f"{sizes}: {reason}", settings)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the relation; its split size comes from the settings of the session."""
+        """Return the relation; the settings of the session determine its split size."""
         return self._leaf if session is None else files.with_split_size(self._leaf, session)
 
     def with_filters(self, plan: LogicalPlan) -> FileScan:

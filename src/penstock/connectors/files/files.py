@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -18,24 +19,18 @@ from penstock.connectors.core.base import (
     SinkStage,
     Source,
     TargetOptions,
-    check_parallelism,
+    check_positive,
 )
 from penstock.connectors.core.sink_checks import check_rights
 from penstock.connectors.core.splits import choose_file_splits
-from penstock.connectors.files.compaction import FORMATS as FORMATS_TO_MERGE
-from penstock.connectors.files.compaction import SizedFilesSink
-from penstock.connectors.files.partition_commit import (
-    commit_stage,
-    policies_of,
-)
+from penstock.connectors.files.compaction import MERGEABLE_FORMATS, SizedFilesSink
+from penstock.connectors.files.partition_commit import commit_stage, policies_of
 from penstock.connectors.files.sink_job import FileSinkJob
 from penstock.errors import SinkError, SourceError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -62,6 +57,10 @@ def _validate_choice(
 class FileSource(Source):
     """Files that Spark can read.
 
+    >>> spark.range(3).write.csv(f"{folder}/ids")
+    >>> env.count(env.read(FileSource(f"{folder}/ids", format="csv", schema="id long")))
+    3
+
     Parameters
     ----------
     path
@@ -75,8 +74,8 @@ class FileSource(Source):
     parallelism
         The number of tasks; if None, inferred from the files.
     listing, cores, note
-        Set by the planner: a function that lists the files after partition pruning, how many tasks run at a time, and a
-        function that gets the reason why there are fewer splits than the volume per task suggests.
+        Set by the planner: a function that lists the files after partition pruning, the number of concurrent tasks, and
+        a function that is called with the reason why there are fewer splits than the volume per task requires, or "".
     """
 
     path: str | Sequence[str]
@@ -95,11 +94,11 @@ class FileSource(Source):
         check_members(paths, str, "FileSource", "paths, which are texts", "give str(path)")
         check_settings(self.options, f"the options of source {self.name}")
         object.__setattr__(self, "format", _validate_choice(self.format, FORMATS, "format", SourceError))
-        check_parallelism(self.name, self.parallelism)
+        check_positive(self.name, self.parallelism)
 
     @property
     def name(self) -> str:
-        """The path, or the first of them."""
+        """The path, or the first path of several."""
         return self.path if isinstance(self.path, str) else ", ".join(self.path[:1])
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -116,23 +115,29 @@ class FileSource(Source):
         return source
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of splits of the volume per task, capped by the upper bound; 0 if there are no files.
+        """Return the number of splits of the files, within the upper bound; 0 if there are no files.
 
-        For columnar formats, only the columns that are read count.
+        For columnar formats, only the bytes of the columns that are read are counted; see `choose_file_splits`.
         """
         if self.listing is None:
             raise SourceError(f"{self.name} is not part of a plan yet", hint="read it through Environment.read")
         files = self.listing()
+        # At least 1 byte of each file that is not empty, as a splittable file without bytes has no split.
         sizes = [max(math.ceil(size * files.fraction), min(size, 1)) for size in files.sizes]
-        number, fewer = choose_file_splits(sizes, files.splittable, context.data_volume_per_task, self.cores)
+        number, reason_for_fewer = choose_file_splits(sizes, files.splittable, context.data_volume_per_task, self.cores)
         if self.note is not None:
-            self.note(fewer)
+            self.note(reason_for_fewer)
         return min(number, context.parallelism_inference_upper_bound)
 
 
 @dataclass(frozen=True)
 class FileSink(SizedFilesSink):
     """A folder of files in a format of Spark; all files become visible together once the job has finished.
+
+    >>> env.write(spark.range(9).selectExpr("id", "id % 2 AS day"), FileSink(f"{folder}/days", partition_by="day"))
+    >>> job = env.execute()
+    >>> sorted(path.name for path in Path(folder, "days").glob("day=*"))
+    ['day=0', 'day=1']
 
     Parameters
     ----------
@@ -149,20 +154,20 @@ class FileSink(SizedFilesSink):
     options
         Options of Spark's writer.
     parallelism
-        The number of writing tasks. If None: the number of files of the target size; without a target size, the
-        number of tasks that compute the rows.
+        The number of writing tasks. If None: the number of files of the target size; without a target size, the number
+        of tasks that compute the rows.
     target_file_size
         The target size of a file on disk, in bytes or as a string such as ``"128 mb"``. If None, the option
         ``sink.target-file-size`` applies if there are `partition_by` columns; else each task writes a file.
     auto_compaction
-        Whether files of at most half the target size are merged within their folder before they become visible;
+        Whether files smaller than half the target size are merged within their folder before they become visible;
         parquet and orc only. If None, the option ``sink.auto-compaction`` applies.
     partition_commit
         Policies that run once all files of a partition are visible: ``"success-file"`` creates an empty ``_SUCCESS`` in
-        its folder, ``"metastore"`` adds it to `table`; a function is called with a `CommittedPartition`. If None,
-        the option ``sink.partition-commit.policy.kind`` applies.
+        its folder, ``"metastore"`` adds it to `table`; a function is called with a `CommittedPartition`. If None, the
+        option ``sink.partition-commit.policy.kind`` applies.
     table
-        The table of Spark's catalogue whose location is the path; for the policy ``metastore``.
+        The table of Spark's catalog whose location is the path; for the policy ``metastore``.
     token
         An idempotency token for these rows, such as the day of a daily load. The folder stores the tokens of its rows.
         If it has this token, the job writes nothing. So a job whose driver died can be repeated at any time, and the
@@ -193,11 +198,11 @@ class FileSink(SizedFilesSink):
         self._parse_file_size(f"sink {self.path}")
         mode = "error" if self.mode == "errorifexists" else self.mode
         object.__setattr__(self, "mode", _validate_choice(mode, MODES, "mode", SinkError))
-        check_parallelism(f"sink {self.path}", self.parallelism)
-        if self.auto_compaction and self.format not in FORMATS_TO_MERGE:
+        check_positive(f"sink {self.path}", self.parallelism)
+        if self.auto_compaction and self.format not in MERGEABLE_FORMATS:
             raise SinkError(
-                f"files of format {self.format} cannot be merged: reading them may not give the rows that were written",
-                hint=f"use {' or '.join(FORMATS_TO_MERGE)}, or leave auto_compaction out",
+                f"files of format {self.format} cannot be merged: reading them may not return the written rows",
+                hint=f"use {' or '.join(MERGEABLE_FORMATS)}, or leave auto_compaction out",
             )
         policies_of(self.partition_commit or (), self.table, f"sink {self.path}")
 
@@ -221,8 +226,8 @@ class FileSink(SizedFilesSink):
         return TargetOptions(self.options)
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the stages for compaction and partition commit that are enabled."""
-        stages = [*super().stages(options)] if self.format in FORMATS_TO_MERGE else []
+        """Return the steps that are enabled: compaction and partition commit."""
+        stages = [*super().stages(options)] if self.format in MERGEABLE_FORMATS else []
         kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
         if kinds and self.partition_by:
             stages.append(commit_stage(kinds, self.name, self.table, f"sink {self.path}"))
@@ -230,45 +235,45 @@ class FileSink(SizedFilesSink):
 
     def recover(self, access: Access) -> None:
         """Complete or roll back the interrupted commit of a dead process."""
-        target = Folder(access.bridge, self.path)
+        target = HadoopPath(access.bridge, self.path)
         recover_target(access, target)
         if self.token is not None or self.mode == "ignore":  # the committed state decides whether anything is written
             wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; reject an existing folder in mode ``error``."""
-        return self.opened(spark)
+        return self.open_folder(spark)
 
-    def opened(self, spark: SparkSession, *, of_table: bool = False) -> FileSinkJob:
+    def open_folder(self, spark: SparkSession, *, of_table: bool = False) -> FileSinkJob:
         """Return the job, as `open` does.
 
-        A folder of a table may, as in Spark, exist in mode ``error`` if it is empty, and overwriting partitions writes
-        no ``_SUCCESS`` into it.
+        The folder of a table (`of_table`) may, as in Spark, exist in mode ``error`` if it is empty and not a volume,
+        and does not get a ``_SUCCESS`` file if only partitions are replaced.
         """
-        target = Folder(Bridge(spark), self.path)
+        target = HadoopPath(Bridge(spark), self.path)
         if not target.name:
             raise SinkError(f"output {self.path} is a whole file system", hint="choose a folder within it")
         volumes = target.volumes_below() if self.mode == "overwrite" or self.partition_by else []
         if volumes:
             raise SinkError(
-                f"output {self.path} holds volumes of their own: {', '.join(volumes)}",
-                cause="nothing can be renamed from one volume into another, and a copy could be seen half-way",
-                hint="mount one volume for the whole output, or write to each of them by a sink of its own",
+                f"output {self.path} contains mounted volumes: {', '.join(volumes)}",
+                cause="files cannot be renamed across volumes, and readers could see an incomplete copy",
+                hint="mount a single volume for the whole output, or write to each volume with a separate sink",
             )
         is_committed = self.token is not None and has_token(target, self.token)
         if target.exists() and not is_committed:
             if self.mode == "error" and not (of_table and not target.is_volume and target.is_empty()):
-                raise SinkError.exists(self.path)
+                raise SinkError.already_exists(self.path)
             if self.mode == "append" and not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        by_partition = self._replaces_partitions(spark)
-        job = FileSinkJob(spark, self, target, by_partition=by_partition, is_committed=is_committed, of_table=of_table)
+        flags = {"replaces_partitions": self._replaces_partitions(spark), "is_committed": is_committed}
+        job = FileSinkJob(spark, self, target, of_table=of_table, **flags)
         if job.nothing_to_write is None:
-            check_rights(self.path, target, adds=self.adds or bool(self.partition_columns))
+            check_rights(self.path, target, appends=self.adds or bool(self.partition_columns))
         return job
 
     def _replaces_partitions(self, spark: SparkSession) -> bool:
-        """Return whether an overwrite retains the partitions that get no rows (``partitionOverwriteMode``)."""
+        """Whether an overwrite retains the partitions that get no rows (``partitionOverwriteMode``)."""
         if self.mode != "overwrite" or not self.partition_by:
             return False
         option = {key.lower(): value for key, value in self.options.items()}.get(_OVERWRITE_OPTION.lower())

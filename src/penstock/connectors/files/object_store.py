@@ -1,7 +1,8 @@
-"""Source of Parquet files on object stores that Arrow can read, and for which Spark has no file system."""
+"""Source of Parquet files on object stores, which Arrow reads without Hadoop's file systems."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,17 +15,15 @@ from pyspark.sql.types import StringType
 from penstock.base.arguments import check_settings, check_text
 from penstock.base.masking import repr_without_secrets
 from penstock.base.threads import track_work
-from penstock.connectors.core.base import ScanContext, check_parallelism
+from penstock.connectors.core.base import ScanContext, check_positive
 from penstock.connectors.core.predicates import ColumnStatistics, might_match
 from penstock.connectors.core.split_source import SplitSource, arrow_schema
 from penstock.connectors.core.splits import OPEN_COST
 from penstock.connectors.core.timeouts import attempt_timeout, timeout
-from penstock.connectors.files.partition_commit import NO_VALUE
+from penstock.connectors.files.partition_commit import NULL_FOLDER_VALUE
 from penstock.errors import SourceError, SourceTimeoutError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyarrow.fs import FileSystem
     from pyspark.sql.types import StructType
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 _SPLIT_FACTOR = 2
 """The size, as a multiple of the volume per task, from which a file is split at its row groups."""
-_TIMED_OUT = "Timeout was reached"
-_REQUESTS = 16
+_TIMEOUT_MESSAGE = "Timeout was reached"
+_MAX_CONCURRENT_REQUESTS = 16
 """The maximum number of concurrent requests for footers."""
 
 
@@ -51,6 +50,9 @@ class ObjectStoreSource(SplitSource):
     """Parquet files below a URI of an object store, read by Arrow in Spark's Python workers.
 
     Folders named ``column=value`` are partition columns, of type string. All files have the schema of the first.
+
+    >>> ObjectStoreSource("s3://lake/orders", {"region": "eu-west-1"}, parallelism=8).name
+    's3://lake/orders'
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ class ObjectStoreSource(SplitSource):
     def __post_init__(self) -> None:
         check_text(self.uri, "ObjectStoreSource", "a URI, which is a text such as s3://bucket/folder")
         check_settings(self.options, f"the options of {self.uri}")
-        check_parallelism(self.uri, self.parallelism)
+        check_positive(self.uri, self.parallelism)
 
     @property
     def name(self) -> str:
@@ -86,32 +88,33 @@ class ObjectStoreSource(SplitSource):
         """The schema of the first file, followed by the partition columns."""
         from pyarrow import parquet
 
-        first = self._files()[0]
+        first_file = self._files()[0]
         system, root = self._file_system()
-        schema: StructType = from_arrow_schema(parquet.read_schema(first.path, filesystem=system))
-        for column in _partition(first.path, root):
+        schema: StructType = from_arrow_schema(parquet.read_schema(first_file.path, filesystem=system))
+        for column in _partition_values(first_file.path, root):
             schema = schema.add(column, StringType())
         return schema
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[list[FilePart]]:
-        """Return the files packed by size; only large files are split, as that needs their footers."""
+        """Return groups of files and parts; only large files are split, because that requires reading their footers."""
         _, root = self._file_system()
         volume = context.data_volume_per_task
 
         def might_have_rows(file: FilePart) -> bool:
-            values = _partition(file.path, root)
+            values = _partition_values(file.path, root)
             columns = {name: ColumnStatistics(value, value, int(value is None), 1) for name, value in values.items()}
             return all(might_match(predicate, columns) for predicate in context.predicates)
 
         files = [file for file in self._files() if might_have_rows(file)]
         large = [file for file in files if file.size >= _SPLIT_FACTOR * volume]
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            parts = dict(zip(large, pool.map(partial(self._split, volume=volume), large), strict=True))
-        split = [part for file in files for part in parts.get(file, [file])]
-        return _packed(split, [part.size + min(OPEN_COST, volume // 4) for part in split], volume)
+        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as pool:
+            parts_of_large = dict(zip(large, pool.map(partial(self._split_file, volume=volume), large), strict=True))
+        parts = [part for file in files for part in parts_of_large.get(file, [file])]
+        # A small volume per task must not be filled by the costs of opening files.
+        return _pack(parts, [part.size + min(OPEN_COST, volume // 4) for part in parts], volume)
 
     def split_size(self, split: list[FilePart]) -> int:
-        """Return the bytes of a split."""
+        """Return the bytes of a group of files or row groups."""
         return sum(part.size for part in split)
 
     def read_split(self, split: list[FilePart], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +125,7 @@ class ObjectStoreSource(SplitSource):
         system, root = self._file_system()
         schema = arrow_schema(self.schema, columns)
         for part in split:
-            values = _partition(part.path, root)
+            values = _partition_values(part.path, root)
             with parquet.ParquetFile(part.path, filesystem=system) as file:
                 groups = range(file.num_row_groups) if part.row_groups is None else part.row_groups
                 data_columns = [name for name in columns if name not in values]
@@ -149,11 +152,11 @@ class ObjectStoreSource(SplitSource):
 
         system, root = self._file_system()
         try:
-            # No overall timeout: each of many requests has its own.
+            # No timeout for the whole listing: on S3, each of its requests has a timeout.
             with track_work(f"listing the files of {self.uri}"):
                 infos = system.get_file_info(fs.FileSelector(root, recursive=True))
         except OSError as error:
-            if _TIMED_OUT in str(error):
+            if _TIMEOUT_MESSAGE in str(error):
                 request = "asking for its files"
                 raise SourceTimeoutError.of(self.uri, request, timeout(), first_line(error)) from error
             raise SourceError(
@@ -168,8 +171,8 @@ class ObjectStoreSource(SplitSource):
             raise SourceError(f"there are no files below {self.uri}", hint="check the URI")
         return sorted(files, key=lambda file: file.path)
 
-    def _split(self, file: FilePart, volume: int) -> list[FilePart]:
-        """Split a large file into runs of row groups."""
+    def _split_file(self, file: FilePart, volume: int) -> list[FilePart]:
+        """Split a large file into parts of consecutive row groups, each of about `volume` bytes."""
         from pyarrow import parquet
 
         system, _ = self._file_system()
@@ -177,12 +180,12 @@ class ObjectStoreSource(SplitSource):
             metadata = parquet_file.metadata
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         sizes = [sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups]
-        runs = _packed(range(len(sizes)), sizes, volume) or [[]]
+        runs = _pack(range(len(sizes)), sizes, volume) or [[]]
         return [FilePart(file.path, sum(sizes[i] for i in run), tuple(run)) for run in runs]
 
 
-def _packed(items: Iterable[Item], costs: Iterable[int], volume: int) -> list[list[Item]]:
-    """Pack consecutive items up to a total cost of `volume`; an item of a larger cost is alone."""
+def _pack(items: Iterable[Item], costs: Iterable[int], volume: int) -> list[list[Item]]:
+    """Group consecutive items up to a total cost of `volume`; an item with a larger cost is a separate group."""
     packed: list[list[Item]] = []
     filled = 0
     for item, cost in zip(items, costs, strict=True):
@@ -194,8 +197,8 @@ def _packed(items: Iterable[Item], costs: Iterable[int], volume: int) -> list[li
     return packed
 
 
-def _partition(path: str, root: str) -> dict[str, str | None]:
+def _partition_values(path: str, root: str) -> dict[str, str | None]:
     """Parse the partition values from the folders between a root and a file."""
     inner = path.removeprefix(root).strip("/").split("/")[:-1]
     pairs = [unquote(part).partition("=") for part in inner if "=" in part]
-    return {name: None if value == NO_VALUE else value for name, _, value in pairs}
+    return {name: None if value == NULL_FOLDER_VALUE else value for name, _, value in pairs}

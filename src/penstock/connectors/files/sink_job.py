@@ -1,86 +1,77 @@
-"""Writing of a file sink: a staging folder whose files become visible when the job commits."""
+"""The job of a file sink, which writes into a staging folder; the commit makes the files visible."""
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count
 from penstock.commit.added_files import PreparedFiles
-from penstock.commit.file_tokens import FOLDER as TOKENS
-from penstock.commit.file_tokens import has_token, keep_tokens, write_token
+from penstock.commit.file_tokens import TOKENS_FOLDER, copy_tokens, has_token, write_token
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
-from penstock.connectors.core.base import (
-    SinkJob,
-    StageReport,
-    already_written,
-)
+from penstock.connectors.core.base import SinkJob, StageReport, already_written
 from penstock.connectors.core.sink_checks import check_format, check_partition_columns
 from penstock.connectors.files.compaction import compact, sample_bytes
-from penstock.connectors.files.partition_commit import (
-    MARKER,
-    CommittedPartition,
-    partition_values,
-)
+from penstock.connectors.files.partition_commit import SUCCESS_MARKER, CommittedPartition, partition_values
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from penstock.commit import Prepared
     from penstock.connectors.files.files import FileSink
     from penstock.connectors.files.partition_commit import PartitionCommitPolicy
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
 log = logging.getLogger("penstock.sinks")
 
 
 class FileSinkJob(SinkJob):
-    """Write into a hidden staging folder that is renamed, or whose files are moved, into the target at commit.
+    """Write into a hidden staging folder; the commit renames it to the target, or moves its partitions or files there.
 
-    The staging folder is a sibling of the target; inside the target if that is a volume of its own, as renames cannot
-    cross volumes. If the target is a symbolic link, the link stays and its destination is written. `by_partition` says
-    whether only partitions that get rows are replaced, and `is_committed` whether the target has the token of the sink
-    already.
+    The staging folder is a sibling of the target. If the target is a separate volume, the staging folder is inside the
+    target, because renames cannot cross volumes. If the target is a symbolic link, its destination is written.
+    `replaces_partitions` says whether only partitions that get rows are replaced, `is_committed` whether the target
+    already has the token of the sink, and `of_table` whether the target is the folder of a table.
     """
 
-    calls_python = False
+    calls_python = False  # Spark itself writes the files
     nothing_to_write: str | None = None
 
     def __init__(
         self,
         spark: SparkSession,
         sink: FileSink,
-        target: Folder,
+        target: HadoopPath,
         *,
-        by_partition: bool,
+        replaces_partitions: bool,
         is_committed: bool,
         of_table: bool = False,
     ) -> None:
         self._spark = spark
         self._sink = sink
         self._target = target.resolved
-        self._named = target
+        self._user_path = target  # symbolic links are not resolved
         self._is_volume = target.is_volume
-        mark, target = f"{uuid.uuid4().hex[:12]}-{Owner.me().tag}", self._target
-        beside = target.parent.child(f".penstock-{target.name}-{mark}")
-        self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
+        suffix, folder = f"{uuid.uuid4().hex[:12]}-{Owner.current().tag}", self._target
+        sibling = folder.parent.child(f".penstock-{folder.name}-{suffix}")
+        self._staging = folder.child(f".penstock-rows-{suffix}") if self._is_volume else sibling
         if is_committed:
-            log.warning("%s holds %s already, nothing is written", target, sink.token)
+            log.warning("%s already has the rows of token %s, nothing is written", folder, sink.token)
             self.nothing_to_write = already_written(str(sink.token))
-        elif sink.mode == "ignore" and target.exists():
+        elif sink.mode == "ignore" and folder.exists():
             self.nothing_to_write = "the folder exists, and the mode is ignore"
-        self.replaces_partitions = by_partition
+        self.replaces_partitions = replaces_partitions
         self.partitions: list[str] = []
         """The folders of the written partitions, relative to the target; empty before `prepare`."""
         self._of_table = of_table
         self._schema: StructType | None = None
         self._files: list[str] | None = None
+        """The files in the staging folder; None before `prepare`."""
 
     @property
     def target_folder(self) -> str:
@@ -90,7 +81,7 @@ class FileSinkJob(SinkJob):
     @property
     def creates_target(self) -> bool:
         """Whether the folder does not exist and the staging folder is renamed to it."""
-        return self.nothing_to_write is None and self._target.renames_whole and not self._target.exists()
+        return self.nothing_to_write is None and self._target.renames_atomically and not self._target.exists()
 
     def check(self, schema: StructType) -> None:
         """Reject rows without the partition columns, and rows that files of the format cannot hold."""
@@ -118,166 +109,175 @@ class FileSinkJob(SinkJob):
         self._schema = df.schema
 
     def restart(self) -> bool:
-        """Remove what a failed write left behind."""
+        """Remove the files of a failed write, and return True: it can be repeated."""
         self._files = None
         self._staging.delete()
         return True
 
-    def compact(self, target: int) -> StageReport:
-        """Merge small files."""
+    def compact(self, target_size: int) -> StageReport:
+        """Merge small files; `target_size` is the target size of a file in bytes."""
         sink = self._sink
         return compact(
-            self._spark, self._staging, sink.format, self._schema, sink.partition_columns, sink.options, target
+            self._spark, self._staging, sink.format, self._schema, sink.partition_columns, sink.options, target_size
         )
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
         """Apply policies to every written partition, after all its files have become visible."""
         for folder in self.partitions:
             values = partition_values(folder)
-            partition = CommittedPartition(self._spark, f"{self._named}/{folder}", values, self._sink.table)
+            partition = CommittedPartition(self._spark, f"{self._user_path}/{folder}", values, self._sink.table)
             for name, policy in policies:
                 try:
                     policy(partition)
                 except Exception as error:
-                    raise SinkError.partition_commit(name, str(partition), str(self._target), error) from error
-        names = ", ".join(name for name, _ in policies) or "the catalogue knows them"
+                    raise SinkError(
+                        f"the partition commit policy {name!r} failed for {partition} of {self._target}",
+                        cause=f"{type(error).__name__}: {error}",
+                        hint="the job removes its new files; what the policy did for other partitions is not undone",
+                    ) from error
+        # A table may have no policies left: its commit has already added the partitions to the catalog.
+        names = ", ".join(name for name, _ in policies) or "the catalog lists them"
         return StageReport(show_count(len(self.partitions), "partition"), f"all their files are visible: {names}")
 
     def prepare(self) -> Prepared:
         """Plan the moves from the staging folder to the target.
 
-        Called again once other jobs see the journal, as they may have changed the target. Meanwhile, the staging folder
-        changes only by tokens that other jobs have written.
+        Called again once other jobs can see the journal, because another job may have changed the target in between.
+        Only the first call lists the files in the staging folder: after that, only token files are added to it.
         """
         staging, target, path = self._staging, self._target, str(self._target)
         if self.nothing_to_write:
             return PreparedFiles(path, str(staging), ())
         listed = self._files
         if listed is None and self._of_table and self.replaces_partitions:
-            staging.child(MARKER).delete()
-        files = sorted(file for file, _ in staging.files_below(unread=True)) if listed is None else listed
+            staging.child(SUCCESS_MARKER).delete()  # Spark writes no marker if it replaces partitions of a table
+        files = sorted(file for file, _ in staging.files_below(include_unread=True)) if listed is None else listed
         self.partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = self._sink.token
+        token_file: str | None = None
         if token is not None:
             if has_token(target, token):
-                raise SinkError(f"another run has written {token} to {target} meanwhile", hint="nothing is left to do")
-            token = write_token(staging, token, files)
+                problem = f"another run has written the rows of token {token} to {target}"
+                raise SinkError(problem, hint="nothing is left to do")
+            token_file = write_token(staging, token, files)
         if target.exists():
-            prepared = self._prepare_beside(files, token)
-        elif target.renames_whole:
-            replaces = self._sink.mode == "overwrite"
-            prepared = PreparedFolders(path, str(staging), ("",), replaces=replaces)
+            prepared = self._prepare_into_existing(files, token_file)
+        elif target.renames_atomically:
+            prepared = PreparedFolders(path, str(staging), ("",), may_replace=self._sink.mode == "overwrite")
         else:
-            prepared = self._added(files, token, None, owned=() if self._sink.mode == "append" else ("",))
+            exclusive_folders = () if self._sink.mode == "append" else ("",)  # no other job may write there meanwhile
+            prepared = self._added_files(files, token_file, None, exclusive_folders=exclusive_folders)
         if listed is None:
             staging.sync()
             self._files = files
         else:
-            staging.child(TOKENS).sync()
+            staging.child(TOKENS_FOLDER).sync()
             staging.sync_entries()
         return prepared
 
-    def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
+    def _prepare_into_existing(self, files: Sequence[str], token_file: str | None) -> Prepared:
         """Plan the moves into an existing target."""
         staging, target, path = self._staging, self._target, str(self._target)
         if self._of_table and self._sink.mode == "error" and target.is_empty():
-            return self._added(files, token, _Listing(target), owned=("",))
+            return self._added_files(files, token_file, _FolderListing(target), exclusive_folders=("",))
         if self._sink.mode == "append":
-            existing = _Listing(target)
+            existing = _FolderListing(target)
             for file in files:
                 if existing.has(file):  # a rollback must only remove files of this job
-                    hint = "run the job again: its files then get other names"
+                    hint = "run the job again: its files get other names"
                     raise SinkError(f"{target}/{file} exists already", hint=hint)
-            marked = tuple(name for name in self.partitions if existing.has(f"{name}/{MARKER}"))
-            return self._added(files, token, existing, marked=marked)
+            # Their markers are hidden until all new files are visible.
+            partitions = tuple(name for name in self.partitions if existing.has(f"{name}/{SUCCESS_MARKER}"))
+            return self._added_files(files, token_file, existing, hidden_marker_partitions=partitions)
         if self._sink.mode != "overwrite":
-            raise SinkError.exists(self._sink.path)
-        existing = _Listing(target)
-        if not target.renames_whole or (self._is_volume and not self.replaces_partitions):
-            owned = tuple(self.partitions) if self.replaces_partitions else ("",)
-            return self._added(files, token, existing, away=self._replaced_files(), owned=owned)
+            raise SinkError.already_exists(self._sink.path)
+        existing = _FolderListing(target)
+        # The folder of a volume cannot be renamed, so its files are replaced individually.
+        if not target.renames_atomically or (self._is_volume and not self.replaces_partitions):
+            exclusive_folders = tuple(self.partitions) if self.replaces_partitions else ("",)
+            replaced_files = self._replaced_files()
+            return self._added_files(
+                files, token_file, existing, replaced_files=replaced_files, exclusive_folders=exclusive_folders
+            )
         if self.replaces_partitions:
-            beside = self._beside(token)
-            new_folders = _missing([name.rpartition("/")[0] for name in (*beside, *self.partitions)], existing)
-            return PreparedFolders(path, str(staging), tuple(self.partitions), new_folders, beside)
-        keep_tokens(target, staging)
+            extra_files = self._token_and_marker(token_file)
+            new_folders = _missing([name.rpartition("/")[0] for name in (*extra_files, *self.partitions)], existing)
+            return PreparedFolders(path, str(staging), tuple(self.partitions), new_folders, extra_files)
+        copy_tokens(target, staging)
         return PreparedFolders(path, str(staging), ("",))
 
-    def _added(
-        self,
-        files: Sequence[str],
-        token: str | None,
-        existing: _Listing | None,
-        *,
-        marked: tuple[str, ...] = (),
-        away: tuple[str, ...] = (),
-        owned: tuple[str, ...] = (),
+    def _added_files(
+        self, files: Sequence[str], token_file: str | None, existing: _FolderListing | None, **fields: tuple[str, ...]
     ) -> PreparedFiles:
-        """Return a record of files that are moved individually: token files first, the marker of the folder last."""
-        beside = self._beside(token)
-        new_folders = _missing([file.rpartition("/")[0] for file in (*beside, *files)], existing)
-        names = tuple(sorted((*beside, *files), key=lambda name: name == MARKER))
-        return PreparedFiles(str(self._target), str(self._staging), names, new_folders, marked, away, owned)
+        """Return a record of files that are moved individually: the token file first, ``_SUCCESS`` of the folder last.
+
+        `existing` is None if there is no target. `fields` are the other fields of the record.
+        """
+        extra_files = self._token_and_marker(token_file)
+        new_folders = _missing([file.rpartition("/")[0] for file in (*extra_files, *files)], existing)
+        names = tuple(sorted((*extra_files, *files), key=lambda name: name == SUCCESS_MARKER))
+        return PreparedFiles(str(self._target), str(self._staging), names, new_folders, **fields)
 
     def _replaced_files(self) -> tuple[str, ...]:
-        """Return the files that an overwrite replaces, after the markers of their partitions."""
+        """Return the files that an overwrite replaces; if it replaces only partitions, their markers come first."""
         if not self.replaces_partitions:
-            return tuple(sorted(file for file, _ in self._target.files_below(unread=True)))
+            return tuple(sorted(file for file, _ in self._target.files_below(include_unread=True)))
         existing = [name for name in self.partitions if self._target.child(name).exists()]
-        files = (file for name in existing for file, _ in self._target.child(name).files_below(f"{name}/", unread=True))
-        markers = (f"{name}/{MARKER}" for name in self.partitions)
+        folders = ((f"{name}/", self._target.child(name)) for name in existing)
+        files = (file for prefix, folder in folders for file, _ in folder.files_below(prefix, include_unread=True))
+        markers = (f"{name}/{SUCCESS_MARKER}" for name in self.partitions)
         return (*(marker for marker in markers if self._target.child(marker).exists()), *sorted(files))
 
-    def _beside(self, token: str | None) -> tuple[str, ...]:
-        """Return the token file and the marker that are added to an existing target."""
-        needs_marker = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
-        return (() if token is None else (token,)) + ((MARKER,) if needs_marker else ())
+    def _token_and_marker(self, token_file: str | None) -> tuple[str, ...]:
+        """Return the other files to move: the token file, and a staged ``_SUCCESS`` that the target lacks."""
+        needs_marker = self._staging.child(SUCCESS_MARKER).exists() and not self._target.child(SUCCESS_MARKER).exists()
+        return (() if token_file is None else (token_file,)) + ((SUCCESS_MARKER,) if needs_marker else ())
 
     def abort(self) -> None:
         """Remove the staging folder."""
         self._staging.delete()
 
     def refresh(self) -> None:
-        """Invalidate cached readers of the folder, as Spark does after a write."""
+        """Invalidate cached DataFrames that read the folder, as Spark does after a write."""
         if self.nothing_to_write:
             return
-        for path in sorted({str(self._target), str(self._named)}):
+        for path in sorted({str(self._target), str(self._user_path)}):
             try:
                 self._spark.catalog.refreshByPath(path)
             except Exception:
-                log.warning("cached readers of %s could not be refreshed", path, exc_info=True)
+                log.warning("cached DataFrames that read %s could not be refreshed", path, exc_info=True)
 
 
-class _Listing:
+class _FolderListing:
     """Lazy listing of an existing folder; each of its folders is listed at most once."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: HadoopPath) -> None:
         self._folder = folder
         self._names: dict[str, set[str]] = {}
 
     def has(self, path: str) -> bool:
-        """Return whether a path relative to the folder exists."""
-        above, _, name = path.rpartition("/")
-        if above and not self.has(above):
+        """Whether a path relative to the folder exists."""
+        parent, _, name = path.rpartition("/")
+        if parent and not self.has(parent):
             return False
-        if above not in self._names:
-            folder = self._folder.child(above) if above else self._folder
+        if parent not in self._names:
+            folder = self._folder.child(parent) if parent else self._folder
             try:
-                self._names[above] = {name for name, _, _ in folder.entries()}
+                self._names[parent] = {name for name, _, _ in folder.entries()}
             except Exception:
                 if folder.exists():
                     raise
-                self._names[above] = set()  # another job has just moved it aside
-        return name in self._names[above]
+                self._names[parent] = set()  # another job has just moved the folder aside
+        return name in self._names[parent]
 
 
-def _missing(folders: Iterable[str], existing: _Listing | None) -> tuple[str, ...]:
-    """Return the folders, including their parents, that a target lacks; `existing` is None if it does not exist itself.
+def _missing(folders: Iterable[str], existing: _FolderListing | None) -> tuple[str, ...]:
+    """Return the folders, including their parents, that a target lacks; `existing` is None if there is no target.
 
-    Folders for tokens are always included.
+    The folder of tokens is returned even if it exists, so that a rollback removes it whenever it is empty.
     """
-    needed = set() if existing is not None else {""}
+    needed = set() if existing is not None else {""}  # the target itself
     for folder in set(folders) - {""}:
         parts = folder.split("/")
         needed |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-    return tuple(sorted(name for name in needed if existing is None or name == TOKENS or not existing.has(name)))
+    return tuple(sorted(name for name in needed if existing is None or name == TOKENS_FOLDER or not existing.has(name)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,42 +13,40 @@ from penstock.base.channel import ServerAddress
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.base.channel import DriverChannel
 
 _CONNECT_SECONDS = 20.0
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """The kinds of messages, with the meaning of their number and texts.
 
-    All have a reply except `ANSWERED` and `PAUSE`. So the driver has counted the rows of a task before the task ends.
+    A task waits for a reply to each message except `REQUEST_ENDED` and `PAUSE`, so its rows are counted before it ends.
     """
 
     BEGIN = "begin"
-    """A task begins. Number: the task."""
+    """A task begins. Number: its partition, -1 for the task that measures requests."""
     PERMIT = "permit"
-    """A task requests to send. Number: the attempt. The reply comes when it may send; `NO` stops the task."""
-    ANSWERED = "answered"
-    """A request has ended. Number: its seconds."""
+    """A task asks to send a request. Number: the attempt. The driver replies when it may send; `NO` stops the task."""
+    REQUEST_ENDED = "answered"
+    """A request has ended, with or without a response. Number: its duration in seconds."""
     PAUSE = "pause"
     """The service requests a pause. Number: the seconds."""
     DONE = "done"
-    """The service has accepted rows. Number: the rows."""
+    """The service has accepted rows. Number: how many."""
     DEAD = "dead"
-    """The service has rejected rows, which become dead letters. Number: the rows."""
-    REFUSED = "refused"
+    """Rows become dead letters. Number: how many."""
+    REJECTED = "refused"
     """The service has rejected rows, and there are no dead letters, so all tasks stop. Text: the reason."""
-    WAS_SENT = "was sent"
-    """A task asks whether to leave out a row as it was among the first rows. Number: the task; text: the digest."""
+    SHOULD_SKIP = "was sent"
+    """A task asks whether to skip a row sent before (`FirstRows`). Number: the partition; text: the row's digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a task to the driver; `Kind` defines its content."""
+    """A message of a task to the driver; `MessageKind` defines its content."""
 
-    kind: Kind
+    kind: MessageKind
     number: float = 0
     texts: tuple[str, ...] = ()
 
@@ -55,7 +54,7 @@ class Message:
     def from_bytes(cls, content: bytes) -> Message:
         """Parse a message; raise `ValueError` if it is not valid."""
         kind, number, texts = json.loads(content)
-        return cls(Kind(kind), float(number), tuple(map(str, texts)))
+        return cls(MessageKind(kind), float(number), tuple(map(str, texts)))
 
     def content(self) -> bytes:
         """Return the message as bytes."""
@@ -71,21 +70,21 @@ class DriverLink:
     def __init__(self, channel: DriverChannel) -> None:
         self._channel = channel
 
-    def notify(self, kind: Kind, number: float = 0, *texts: str) -> None:
+    def notify(self, kind: MessageKind, number: float = 0, *texts: str) -> None:
         """Send a message without waiting for a reply."""
         self._channel.send(Message(kind, number, texts).content())
 
-    def request(self, kind: Kind, number: float = 0, *texts: str) -> bool:
-        """Send a message, and return the reply; raise `SinkError` if the driver is gone, or its side has ended."""
+    def request(self, kind: MessageKind, number: float = 0, *texts: str) -> bool:
+        """Send a message, and return the reply; raise `SinkError` as `read_reply` does."""
         self.notify(kind, number, *texts)
         return self.read_reply()
 
     def read_reply(self) -> bool:
-        """Wait for a reply; raise `SinkError` if the driver is gone, or its side of the sink has ended."""
+        """Wait for a reply, return whether it is `YES`; raise `SinkError` if the driver has closed the connection."""
         try:
             return self._channel.receive() == YES
         except EOFError as error:
-            cause = "its side of the sink has ended"
+            cause = "it has closed the connection of the sink"
             raise SinkError("the driver no longer permits requests", cause=cause) from error
 
 
@@ -101,7 +100,7 @@ class DriverAddress(ServerAddress):
             raise SinkError(
                 f"a task does not reach the driver at {self.host}:{self.port}",
                 cause=str(error),
-                hint="tasks ask the driver when they may send: set spark.driver.host to what executors can reach",
+                hint="tasks request permits from the driver: set spark.driver.host to a host that executors can reach",
             ) from error
         with closing(channel):
             yield DriverLink(channel)

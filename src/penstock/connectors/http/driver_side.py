@@ -11,8 +11,8 @@ from statistics import median_high
 from typing import TYPE_CHECKING
 
 from penstock.base.channel import ChannelServer
-from penstock.connectors.http.driver_link import NO, YES, DriverAddress, Kind, Message
-from penstock.connectors.http.pace import Permit, RateWindow
+from penstock.connectors.http.driver_link import NO, YES, DriverAddress, Message, MessageKind
+from penstock.connectors.http.rate_limit import Permit, RateWindow
 from penstock.connectors.http.rows import FirstRows
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ log = logging.getLogger("penstock.sinks")
 
 _MAX_DURATIONS = 1000
 _POLL_SECONDS = 1.0
-"""The interval at which a wait for a permit checks whether the job fails, as a service may request minutes."""
+"""The interval of checks whether the job fails while a task waits for a permit; a service may request long pauses."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """The counts of a sink's tasks, repeated tasks included.
+    """The counts of all tasks of a sink, including retried tasks.
 
-    `retried` are those of the requests that were retries; `rows` and `dead` are the rows that the service has accepted
-    and rejected. `began` and `ended` are the times of the first and the last permit.
+    `retried` is the number of requests that were retries, `rows` that of accepted rows, `dead` that of dead letters,
+    `retried_tasks` that of repeated task starts. `began`, `ended`: monotonic times of the first and last permit.
     """
 
     requests: int = 0
     retried: int = 0
     rows: int = 0
     dead: int = 0
-    repeated_tasks: int = 0
+    retried_tasks: int = 0
     began: float = 0.0
     ended: float = 0.0
 
@@ -48,30 +48,30 @@ class Figures:
 
 
 class DriverSide:
-    """Server for the tasks of a sink, which listens on `bind`; tasks connect to `host`.
+    """Server for the tasks of a sink, which listens on the address `bind`; tasks connect to `host`.
 
     `rate` is the maximum requests per second, None for no limit.
     """
 
     def __init__(self, bind: str, host: str, rate: float | None) -> None:
         self.figures = Figures()
-        self.refused = ""
-        """The reason of the first rejected row if there are no dead letters, else empty."""
-        self.times: deque[float] = deque(maxlen=_MAX_DURATIONS)
+        self.rejection = ""
+        """The reason of the first rejection; empty if no row was rejected, or if there are dead letters."""
+        self.durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
         """The durations of the latest requests in seconds."""
-        self.first = FirstRows()
+        self.first_rows = FirstRows()
         """The rows that were sent first, to measure requests."""
         self._window = None if rate is None else RateWindow(rate)
-        self._paused_until = 0.0
+        self._paused_until = 0.0  # monotonic seconds
         self._task_starts: Counter[int] = Counter()
-        self._turn = asyncio.Lock()
+        self._permit_queue = asyncio.Lock()
         self._server = ChannelServer("penstock-requests", bind, self._serve)
         self.address = DriverAddress(host, self._server.port, self._server.secret)
 
     @property
     def median_seconds(self) -> float | None:
-        """The upper median of the durations of requests, None if no request has ended."""
-        return median_high(self.times) if self.times else None
+        """The upper median of the latest durations of requests in seconds; None if no request has ended."""
+        return median_high(self.durations) if self.durations else None
 
     def close(self) -> None:
         """Stop the server; tasks that are still sending fail."""
@@ -80,20 +80,21 @@ class DriverSide:
     async def _serve(self, channel: TaskChannel) -> None:
         """Reply to the messages of a task until it disconnects."""
         permit: Permit | None = None
-        claimed: Counter[str] = Counter()
+        skipped: Counter[str] = Counter()  # the rows that this attempt of a task skips, by digest
         try:
             while True:
                 message = Message.from_bytes(await channel.receive())
-                if message.kind is Kind.PERMIT:
-                    permit = await self._permit(channel, is_retry=message.number > 1)
+                if message.kind is MessageKind.PERMIT:
+                    permit = await self._permit(channel, is_retry=message.number > 1)  # the number of the attempt
                     channel.send(YES if permit else NO)
-                elif message.kind is Kind.WAS_SENT:
-                    channel.send(YES if self.first.claim(int(message.number), claimed, message.texts[0]) else NO)
-                elif message.kind is Kind.ANSWERED:
+                elif message.kind is MessageKind.SHOULD_SKIP:
+                    partition, digest = int(message.number), message.texts[0]
+                    channel.send(YES if self.first_rows.claim(partition, skipped, digest) else NO)
+                elif message.kind is MessageKind.REQUEST_ENDED:
                     self._finish_request(permit)
-                    self.times.append(message.number)
-                elif message.kind is Kind.PAUSE:
-                    self._paused_until = max(self._paused_until, time.monotonic() + message.number)
+                    self.durations.append(message.number)  # in seconds
+                elif message.kind is MessageKind.PAUSE:
+                    self._paused_until = max(self._paused_until, time.monotonic() + message.number)  # in seconds
                 else:
                     self._count(message)
                     channel.send(YES)
@@ -103,14 +104,14 @@ class DriverSide:
             self._finish_request(permit)
 
     async def _permit(self, channel: TaskChannel, *, is_retry: bool) -> Permit | None:
-        """Wait until a request may be sent, first come, first served; return None if the task has to stop."""
-        async with self._turn:
+        """Wait until a request may be sent, in the order of the calls; return None if the task has to stop."""
+        async with self._permit_queue:
             if channel.has_ended:  # the task died while it waited
                 return None
-            while (wait := self._free_at(now := time.monotonic()) - now) > 0 and not self.refused:  # noqa: ASYNC110
+            while (wait := self._free_at(now := time.monotonic()) - now) > 0 and not self.rejection:  # noqa: ASYNC110
                 await asyncio.sleep(min(wait, _POLL_SECONDS))
             permit = Permit(now, 0) if self._window is None else self._window.take(now)
-        if self.refused:
+        if self.rejection:
             return None
         figures = self.figures
         figures.began = figures.began or permit.at
@@ -120,7 +121,7 @@ class DriverSide:
         return permit
 
     def _free_at(self, now: float) -> float:
-        """Return the earliest time of the next permit, as of `now`."""
+        """Return the earliest time of the next permit; `now` if a permit can be granted now."""
         return max(self._paused_until, now if self._window is None else self._window.free_at(now))
 
     def _finish_request(self, permit: Permit | None) -> None:
@@ -130,12 +131,13 @@ class DriverSide:
     def _count(self, message: Message) -> None:
         number, figures = int(message.number), self.figures
         match message.kind:
-            case Kind.BEGIN:
-                figures.repeated_tasks += self._task_starts[number] > 0
-                self._task_starts[number] += 1
-            case Kind.DONE:
+            case MessageKind.BEGIN:
+                partition = number
+                figures.retried_tasks += self._task_starts[partition] > 0
+                self._task_starts[partition] += 1
+            case MessageKind.DONE:  # `number` is the number of rows, as for dead letters
                 figures.rows += number
-            case Kind.DEAD:
+            case MessageKind.DEAD:
                 figures.dead += number
-            case Kind.REFUSED:
-                self.refused = self.refused or message.texts[0]
+            case MessageKind.REJECTED:
+                self.rejection = self.rejection or message.texts[0]

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
-
     import pyarrow as pa
 
-LETTERS = "row string, status int, error string, attempts int, time timestamp"
+LETTER_COLUMNS = "row string, status int, error string, attempts int, time timestamp"
 """The columns of a table of dead letters."""
-FIRST = f"digest string, {LETTERS}"
-"""The columns of the first task's result: the digests of all its rows, with the dead letters of rejected rows."""
-_BATCH = 256
+FIRST_TASK_COLUMNS = f"digest string, {LETTER_COLUMNS}"
+"""The columns of the result of the task that measures requests; a row that is no dead letter has only a digest."""
+_RESULTS_PER_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to send, as JSON, and the values of the user's key columns as JSON; None without key columns."""
+    """A row to send: `text` is the row as JSON, and `key` the user's key columns as JSON, None without key columns."""
 
     text: str
     key: str | None = None
@@ -35,8 +34,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """The result for a row; the fields are the columns of `FIRST`. For an accepted row, only the digest is set."""
+class RowResult:
+    """The result of sending a row, with the columns `FIRST_TASK_COLUMNS`; accepted rows have only a digest."""
 
     digest: str
     row: str | None = None
@@ -47,34 +46,34 @@ class Letter:
 
 
 class FirstRows:
-    """Assignment of the first rows to the tasks that leave them out.
+    """Assigns the rows that were sent first, to measure requests, to the tasks that must skip them.
 
-    A row that was claimed by an attempt of a task stays assigned to that task, and other attempts of the task claim it
-    again. It is never released, as the attempt that claimed it may turn out to be successful.
+    A row that an attempt of a task has claimed, and so skips, stays assigned to that task. Other attempts of the task
+    can claim the row too: any of the attempts may turn out to be the one whose result Spark uses.
     """
 
     def __init__(self) -> None:
-        self._free: Counter[str] = Counter()
-        self._assigned: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._unassigned: Counter[str] = Counter()  # by digest
+        self._assigned: defaultdict[int, Counter[str]] = defaultdict(Counter)  # by task and digest
 
     @property
     def digests(self) -> frozenset[str]:
         """The digests of the first rows."""
-        return frozenset(self._free)
+        return frozenset(self._unassigned)
 
     def add(self, digests: Iterable[str]) -> None:
         """Add rows that were sent."""
-        self._free.update(digests)
+        self._unassigned.update(digests)
 
-    def claim(self, task: int, claimed: Counter[str], digest: str) -> bool:
-        """Return whether an attempt of a task leaves out a row; `claimed` are its rows left out so far, updated."""
+    def claim(self, task: int, skipped: Counter[str], digest: str) -> bool:
+        """Return whether an attempt of a task skips a row; `skipped` counts the rows it has skipped, and is updated."""
         assigned = self._assigned[task]
-        if claimed[digest] == assigned[digest]:
-            if not self._free[digest]:
+        if skipped[digest] == assigned[digest]:
+            if not self._unassigned[digest]:
                 return False
-            self._free[digest] -= 1
+            self._unassigned[digest] -= 1
             assigned[digest] += 1
-        claimed[digest] += 1
+        skipped[digest] += 1
         return True
 
 
@@ -87,13 +86,13 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def requests_of(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    """Group rows into requests."""
+    """Group rows into requests of `size` rows; the last may have fewer."""
     while request := list(islice(rows, size)):
         yield request
 
 
-def letter_batches(letters: Iterator[Letter], *, with_digests: bool) -> Iterator[pa.RecordBatch]:
-    """Yield letters as Arrow batches with the columns `FIRST`, or `LETTERS` without digests."""
+def result_batches(results: Iterator[RowResult], *, with_digests: bool) -> Iterator[pa.RecordBatch]:
+    """Yield results as Arrow batches with the columns `FIRST_TASK_COLUMNS`, or `LETTER_COLUMNS` without digests."""
     import pyarrow as pa
 
     schema = pa.schema(
@@ -106,6 +105,6 @@ def letter_batches(letters: Iterator[Letter], *, with_digests: bool) -> Iterator
             ("time", pa.timestamp("us", tz="UTC")),
         ]
     )
-    while batch := list(islice(letters, _BATCH)):
-        columns = {name: [getattr(letter, name) for letter in batch] for name in schema.names}
+    while batch := list(islice(results, _RESULTS_PER_BATCH)):
+        columns = {name: [getattr(result, name) for result in batch] for name in schema.names}
         yield pa.RecordBatch.from_pydict(columns, schema=schema)

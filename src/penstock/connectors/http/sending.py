@@ -1,15 +1,17 @@
 """The tasks of an HTTP sink: they send rows with retries, and return dead letters.
 
-Delivery is at least once: a repeated task sends all its rows again, and equal requests have equal keys.
+Delivery is at least once: a retried task sends all its rows again. Its requests with the same rows have the same keys.
 """
 
 from __future__ import annotations
 
 import hashlib
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,13 +22,10 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 
-from penstock.connectors.http.driver_link import Kind
-from penstock.connectors.http.rows import Letter, Row, letter_batches, requests_of, rows_of
+from penstock.connectors.http.driver_link import MessageKind
+from penstock.connectors.http.rows import Row, RowResult, requests_of, result_batches, rows_of
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     import httpx
     import pyarrow as pa
     from tenacity import RetryCallState
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
     from penstock.connectors.http.sink import HttpSink
 
 _RETRYABLE = frozenset({408, 425, 429})
-"""Client error statuses that are retried, in addition to all server errors."""
+"""The statuses of client errors that are retried, in addition to all server errors."""
 _SERVER_ERRORS, _SUCCESS = range(500, 600), range(200, 300)
 _MAX_ERROR_LENGTH = 1000
-"""The maximum characters of a response in errors and dead letters."""
+"""The maximum characters of a response that errors and dead letters quote."""
 _MAX_RESPONSE_BYTES = 1 << 16
-"""The maximum bytes of a response that are read; a connection is reused only after a completely read response."""
+"""The bytes of a response after which reading stops. A connection is reused only after a complete response."""
 _FIRST_REQUESTS, _FIRST_SECONDS = 20, 2.0
 """The maximum requests and seconds for measuring the duration of a request."""
 
@@ -48,8 +47,8 @@ _FIRST_REQUESTS, _FIRST_SECONDS = 20, 2.0
 class Connection:
     """An HTTP client with a single connection and a single request at a time; a context manager.
 
-    `timeout` is the maximum seconds of a whole request, with its response. The timeouts of httpx apply to each read and
-    write, so a service that sends a byte from time to time could block a task for ever.
+    `timeout` is the maximum seconds of a request with its response. httpx has no such limit, as its timeouts apply to
+    each read and write: a service that sends a byte from time to time could block a task forever.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float, tls: ssl.SSLContext) -> None:
@@ -60,9 +59,9 @@ class Connection:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._requests = 0
-        self._running: int | None = None
-        self.is_late = False
+        self._request_count = 0
+        self._running_request: int | None = None
+        self.has_timed_out = False
         """Whether the last request timed out, so that its connection was shut down."""
 
     def __enter__(self) -> Self:
@@ -81,9 +80,9 @@ class Connection:
         import httpx
 
         with self._lock:
-            self._requests += 1
-            self._running, self.is_late = self._requests, False
-        timer = threading.Timer(self._timeout, self._shut_down, (self._running,))
+            self._request_count += 1
+            self._running_request, self.has_timed_out = self._request_count, False
+        timer = threading.Timer(self._timeout, self._shut_down, (self._running_request,))
         timer.daemon = True
         timer.start()
         try:
@@ -93,68 +92,69 @@ class Connection:
             ) as response:
                 yield response
         except httpx.TransportError as error:
-            if not self.is_late:
+            if not self.has_timed_out:
                 raise
-            raise httpx.ReadTimeout(f"no whole answer in {self._timeout:g} s") from error
+            raise httpx.ReadTimeout(f"no complete response in {self._timeout:g} s") from error
         finally:
             timer.cancel()
             with self._lock:
-                self._running = None
+                self._running_request = None
 
     def _on_event(self, _: str, details: Mapping[str, object]) -> None:
-        """Store the socket of a connection that was opened or upgraded to TLS."""
+        """Store the socket of a connection that httpx has opened or upgraded to TLS, for `_shut_down`."""
         get_extra_info = getattr(details.get("return_value"), "get_extra_info", None)
         if get_extra_info is None:
             return
         with self._lock:
             self._socket = get_extra_info("socket")
-            late = self._running if self.is_late else None
-        if late is not None:
-            self._shut_down(late)
+            # The request may have timed out before its socket was stored.
+            late_request = self._running_request if self.has_timed_out else None
+        if late_request is not None:
+            self._shut_down(late_request)
 
     def _shut_down(self, request: int) -> None:
-        """Make blocking reads and writes of a request fail, if it is still running."""
+        """Make blocking reads and writes of a request fail, if the request is running."""
         with self._lock:
-            if self._running != request:
+            if self._running_request != request:
                 return
-            self.is_late = True
+            self.has_timed_out = True
             if self._socket is not None:
                 with suppress(OSError):  # the socket is closed, or is being upgraded to TLS
                     # Not the method of a TLS socket, which would continue without TLS.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-class RefusedError(Exception):
-    """A failed attempt with the status and text of the response; without it, None and a description of the error.
+class FailedAttemptError(Exception):
+    """A failed attempt of a request.
 
-    `is_transient` says whether another attempt may succeed, and `wait` is the seconds that the service requests before
-    it.
+    `status` and `text` are those of the response; without a response, `status` is None, and `text` that of the error.
+    `is_transient` says whether a retry may succeed. `wait_seconds` is the wait that the service requests, or None.
     """
 
-    def __init__(self, status: int | None, text: str, *, is_transient: bool, wait: float | None = None) -> None:
+    def __init__(self, status: int | None, text: str, *, is_transient: bool, wait_seconds: float | None = None) -> None:
         super().__init__(text)
         self.status = status
         self.text = text[:_MAX_ERROR_LENGTH]
         self.is_transient = is_transient
-        self.wait = wait
+        self.wait_seconds = wait_seconds
 
 
 class StoppedError(Exception):
-    """The job fails because another task had a rejected row and there are no dead letters."""
+    """Stops a task: the service has rejected a row of some task, and without dead letters this fails the job."""
 
 
 @dataclass(eq=False)
-class _Attempts:
-    """Sender of requests of a task over a single connection; the driver permits each attempt."""
+class _RequestSender:
+    """Sends requests of a task over a single connection; the driver grants a permit for each attempt."""
 
     sink: HttpSink
     connection: Connection
     driver: DriverLink
 
-    def send(self, body: bytes, key: str) -> tuple[RefusedError | None, int]:
-        """Send a request; return the error of the last attempt, None after success, and the number of attempts.
+    def send(self, body: bytes, key: str) -> tuple[FailedAttemptError | None, int]:
+        """Send a request; return the error of the last attempt (None after success) and the number of attempts.
 
-        Raise `StoppedError` if the job fails.
+        Raise `StoppedError` if the driver stops the task.
         """
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
@@ -172,34 +172,34 @@ class _Attempts:
                 with attempt:
                     attempts = attempt.retry_state.attempt_number
                     self._attempt(body, headers, attempts)
-        except RefusedError as problem:
-            return problem, attempts
+        except FailedAttemptError as error:
+            return error, attempts
         return None, attempts
 
-    def _attempt(self, body: bytes, headers: Mapping[str, str], number: int) -> None:
+    def _attempt(self, body: bytes, headers: Mapping[str, str], attempt_number: int) -> None:
         import httpx
 
-        if not self.driver.request(Kind.PERMIT, number):
+        if not self.driver.request(MessageKind.PERMIT, attempt_number):
             raise StoppedError
         start = time.monotonic()
         try:
             with self.connection.send(self.sink.method, self.sink.url, body, headers) as response:
-                text = self._read_text(response)
+                text = self._read_text(response) or response.reason_phrase
         except httpx.HTTPError as error:
             text = str(error) or type(error).__name__
-            raise RefusedError(None, text, is_transient=isinstance(error, httpx.TransportError)) from error
+            raise FailedAttemptError(None, text, is_transient=isinstance(error, httpx.TransportError)) from error
         finally:
-            self.driver.notify(Kind.ANSWERED, time.monotonic() - start)
+            self.driver.notify(MessageKind.REQUEST_ENDED, time.monotonic() - start)
         if response.status_code in _SUCCESS:
             return
         is_transient = response.status_code in _RETRYABLE or response.status_code in _SERVER_ERRORS
-        wait = seconds_to_wait(response.headers.get("Retry-After"), datetime.now(UTC)) if is_transient else None
-        if wait is not None and wait <= self.sink.longest_wait:
-            self.driver.notify(Kind.PAUSE, wait)
-        raise RefusedError(response.status_code, text or response.reason_phrase, is_transient=is_transient, wait=wait)
+        wait_seconds = seconds_to_wait(response.headers.get("Retry-After"), datetime.now(UTC)) if is_transient else None
+        if wait_seconds is not None and wait_seconds <= self.sink.longest_wait:
+            self.driver.notify(MessageKind.PAUSE, wait_seconds)
+        raise FailedAttemptError(response.status_code, text, is_transient=is_transient, wait_seconds=wait_seconds)
 
     def _read_text(self, response: httpx.Response) -> str:
-        """Return the beginning of a response, as far as it arrives in time; empty for a compressed response."""
+        """Return the beginning of a response, or the part that arrives in time; empty for a compressed response."""
         import httpx
 
         received = bytearray()
@@ -209,7 +209,7 @@ class _Attempts:
                 if len(received) >= _MAX_RESPONSE_BYTES:
                     break
         except httpx.TransportError:
-            if not self.connection.is_late:
+            if not self.connection.has_timed_out:
                 raise
         if response.headers.get("Content-Encoding", "identity") != "identity":
             return ""
@@ -219,22 +219,23 @@ class _Attempts:
             return received.decode("utf-8", errors="replace")
 
     def _is_retryable(self, error: BaseException) -> bool:
-        """Return whether to try again: not if the service requests a wait beyond the limit."""
-        return isinstance(error, RefusedError) and error.is_transient and (error.wait or 0) <= self.sink.longest_wait
+        """Whether to retry after an error; False if the service requests a longer wait than `HttpSink.longest_wait`."""
+        max_wait = self.sink.longest_wait
+        return isinstance(error, FailedAttemptError) and error.is_transient and (error.wait_seconds or 0) <= max_wait
 
     def _wait(self, state: RetryCallState) -> float:
         """Return the seconds before the next attempt: as the service requests, else exponential backoff with jitter."""
         from tenacity import wait_exponential, wait_random
 
-        problem = None if state.outcome is None else state.outcome.exception()
-        if isinstance(problem, RefusedError) and problem.wait is not None:
-            return problem.wait
-        backoff, most = self.sink.backoff, self.sink.longest_wait
-        return wait_exponential(multiplier=backoff, max=most)(state) + wait_random(0, backoff)(state)
+        error = None if state.outcome is None else state.outcome.exception()
+        if isinstance(error, FailedAttemptError) and error.wait_seconds is not None:
+            return error.wait_seconds
+        backoff, max_wait = self.sink.backoff, self.sink.longest_wait
+        return wait_exponential(multiplier=backoff, max=max_wait)(state) + wait_random(0, backoff)(state)
 
 
 def seconds_to_wait(header: str | None, now: datetime) -> float | None:
-    """Return the seconds of a ``Retry-After`` header, which is a number or a date; None if it is neither."""
+    """Return the seconds of a ``Retry-After`` header, which is a number or a date; None without a valid header."""
     if header is None:
         return None
     try:
@@ -247,107 +248,107 @@ def seconds_to_wait(header: str | None, now: datetime) -> float | None:
         return None
 
 
-def sender(
+def send_function(
     sink: HttpSink, run: str, address: DriverAddress, sent: frozenset[str] = frozenset(), *, only_first: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that tasks apply to their rows; it returns dead letters with the columns `LETTERS`.
+    """Return the function by which tasks send their rows; it yields dead letters with the columns `LETTER_COLUMNS`.
 
     `run` identifies the run in idempotency keys. `sent` are the digests of rows that were sent before; the driver
-    counts how many of each are still to be left out. With `only_first`, only some rows are sent, to measure requests.
-    The result then has all sent rows, with the columns `FIRST`. Spark keeps the result of a single attempt, so rows of
-    other attempts do not count as sent.
+    decides for each such row whether the task skips the row. With `only_first`, a single task sends some rows, to
+    measure requests, and yields the result of each row, with the columns `FIRST_TASK_COLUMNS`. If this task is retried,
+    only the rows of the attempt that succeeds count as sent; rows sent by a failed attempt are sent again.
     """
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import httpx
 
         task = TaskContext.get()
-        number = -1 if only_first or task is None else task.partitionId()
+        partition = -1 if only_first or task is None else task.partitionId()  # -1: the task that measures requests
         with ExitStack() as stack:
             driver = stack.enter_context(address.connect())
-            driver.request(Kind.BEGIN, number)
+            driver.request(MessageKind.BEGIN, partition)
             tls = httpx.create_ssl_context()
             connections = [Connection(sink.headers, sink.timeout, tls) for _ in range(sink.requests_at_a_time)]
             senders = [
-                _Attempts(sink, stack.enter_context(connection), stack.enter_context(address.connect()))
+                _RequestSender(sink, stack.enter_context(connection), stack.enter_context(address.connect()))
                 for connection in connections
             ]
             rows = (
                 row
                 for row in rows_of(batches)
-                if not (sent and row.digest in sent and driver.request(Kind.WAS_SENT, number, row.digest))
+                if not (sent and row.digest in sent and driver.request(MessageKind.SHOULD_SKIP, partition, row.digest))
             )
             requests = requests_of(rows, sink.batch_size)
             if only_first:
                 requests = _limit_first(requests)
-            sending = _Sending(sink, run, senders, number, returns_all=only_first)
-            with suppress(StoppedError):
-                yield from letter_batches(sending.send_all(requests), with_digests=only_first)
+            task_sender = _TaskSender(sink, run, senders, partition, returns_all=only_first)
+            with suppress(StoppedError):  # the driver reports the rejected row
+                yield from result_batches(task_sender.send_all(requests), with_digests=only_first)
 
     return send
 
 
-class _Sending:
-    """Concurrent sending of the requests of a task."""
+class _TaskSender:
+    """Sends the requests of a task concurrently; `returns_all` also returns the results of accepted rows."""
 
     def __init__(
-        self, sink: HttpSink, run: str, senders: Iterable[_Attempts], number: int, *, returns_all: bool
+        self, sink: HttpSink, run: str, senders: Iterable[_RequestSender], partition: int, *, returns_all: bool
     ) -> None:
         self._sink = sink
         self._run = run
-        self._senders: SimpleQueue[_Attempts] = SimpleQueue()
+        self._senders: SimpleQueue[_RequestSender] = SimpleQueue()
         for sender in senders:
             self._senders.put(sender)
-        self._number = number
+        self._partition = partition
         self._returns_all = returns_all
-        self._seen: Counter[str] = Counter()
+        self._occurrences: Counter[str] = Counter()  # of rows without a key, by digest
 
-    def send_all(self, requests: Iterable[list[Row]]) -> Iterator[Letter]:
-        """Send requests concurrently, a request per sender at a time; yield the dead letters, or letters of all rows.
+    def send_all(self, requests: Iterable[list[Row]]) -> Iterator[RowResult]:
+        """Send requests concurrently, one per sender at a time; yield the results of rows.
 
-        Raise `StoppedError` if the job fails.
+        Raise `StoppedError` if a row is rejected and there are no dead letters.
         """
-        most = self._senders.qsize()
-        running: set[Future[list[Letter]]] = set()
-        with ThreadPoolExecutor(most, "requests") as threads:
+        max_running = self._senders.qsize()
+        running: set[Future[list[RowResult]]] = set()
+        with ThreadPoolExecutor(max_running, "requests") as threads:
             for rows in requests:
                 running.add(threads.submit(self._send, rows, self._key(rows)))
-                if len(running) == most:
+                if len(running) == max_running:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
-                    yield from (letter for future in finished for letter in future.result())
-            yield from (letter for future in running for letter in future.result())
+                    yield from (result for future in finished for result in future.result())
+            yield from (result for future in running for result in future.result())
 
-    def _send(self, rows: list[Row], key: str) -> list[Letter]:
-        """Send a request with a free sender, and return its letters."""
+    def _send(self, rows: list[Row], key: str) -> list[RowResult]:
+        """Send a request with a free sender, and return the results of its rows."""
         body = rows[0].text if self._sink.batch_size == 1 else f"[{','.join(row.text for row in rows)}]"
         sender = self._senders.get()
         try:
-            problem, attempts = sender.send(body.encode(), key)
-            if problem is None:
-                sender.driver.request(Kind.DONE, len(rows))
-                return [Letter(row.digest) for row in rows] if self._returns_all else []
+            error, attempts = sender.send(body.encode(), key)
+            if error is None:
+                sender.driver.request(MessageKind.DONE, len(rows))
+                return [RowResult(row.digest) for row in rows] if self._returns_all else []
             if self._sink.dead_letters is None:
-                status = "" if problem.status is None else f"status {problem.status}: "
-                sender.driver.request(Kind.REFUSED, 0, f"{status}{problem.text} (attempt {attempts})")
+                status = "" if error.status is None else f"status {error.status}: "
+                sender.driver.request(MessageKind.REJECTED, 0, f"{status}{error.text} (attempt {attempts})")
                 raise StoppedError
-            sender.driver.request(Kind.DEAD, len(rows))
+            sender.driver.request(MessageKind.DEAD, len(rows))
             now = datetime.now(UTC)
-            return [Letter(row.digest, row.text, problem.status, problem.text, attempts, now) for row in rows]
+            return [RowResult(row.digest, row.text, error.status, error.text, attempts, now) for row in rows]
         finally:
             self._senders.put(sender)
 
     def _key(self, rows: list[Row]) -> str:
-        """Return the idempotency key of a request, which is the same when the task is repeated with the same rows.
+        """Return the idempotency key of a request, which is the same if the task is retried with the same rows.
 
-        The user's key columns identify rows in any run of the job. Without them, duplicate rows are numbered within
-        the task.
+        With key columns, the key depends only on their values. Without key columns, it depends on the run, the task and
+        the rows; duplicate rows are numbered within the task.
         """
         key_hash = hashlib.sha256()
         for row in rows:
             if row.key is None:
                 digest = row.digest
-                self._seen[digest] += 1
-                key_hash.update(f"{self._run} {self._number} {digest} {self._seen[digest]}\n".encode())
+                self._occurrences[digest] += 1
+                key_hash.update(f"{self._run} {self._partition} {digest} {self._occurrences[digest]}\n".encode())
             else:
                 key_hash.update(f"{row.key}\n".encode())
         return key_hash.hexdigest()[:32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
@@ -15,14 +16,14 @@ from penstock.base.channel import driver_hosts
 from penstock.base.masking import mask
 from penstock.base.units import show_count
 from penstock.commit import location_of
-from penstock.connectors.core.base import Sink, SinkJob, SinkStage, StageReport, check_parallelism
-from penstock.connectors.core.extras import needs
+from penstock.connectors.core.base import Sink, SinkJob, SinkStage, StageReport, check_positive
+from penstock.connectors.core.extras import require_module
 from penstock.connectors.core.sink_checks import is_case_sensitive, name_folding
 from penstock.connectors.files.files import FileSink
 from penstock.connectors.http.driver_side import DriverSide
-from penstock.connectors.http.pace import recommend_tasks
-from penstock.connectors.http.rows import FIRST, LETTERS
-from penstock.connectors.http.sending import sender
+from penstock.connectors.http.rate_limit import recommend_tasks
+from penstock.connectors.http.rows import FIRST_TASK_COLUMNS, LETTER_COLUMNS
+from penstock.connectors.http.sending import send_function
 from penstock.connectors.tables.table_schema import quoted
 from penstock.errors import SinkError
 from penstock.spark.bridge.jvm import Bridge
@@ -30,8 +31,6 @@ from penstock.spark.errors import translate_errors
 from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -46,8 +45,11 @@ METHODS = ("POST", "PUT")
 class HttpSink(Sink):
     """A service that accepts rows as JSON, a single row or several per request.
 
-    Delivery is at least once: a repeated task sends its rows again. Each request has an ``Idempotency-Key``, which is
-    the same if a repeated request has the same rows, so that a service can ignore it.
+    Delivery is at least once: a retried task sends its rows again. Each request has an ``Idempotency-Key``, which is
+    the same if a retried request has the same rows, so that a service can ignore the duplicate.
+
+    >>> HttpSink("https://api.example.com/orders", batch_size=100, max_requests_per_second=50).name
+    'api.example.com'
 
     Parameters
     ----------
@@ -66,21 +68,22 @@ class HttpSink(Sink):
         the status, the error, the attempts and the time. If None, the first such row fails the job.
     idempotency_key
         The columns from which the key of a request is computed. With a ``batch_size`` of 1, the service can recognize a
-        row in any run of the job. With more, the key identifies all rows of a request, and another run or a repeated
+        row in any run of the job. With more, the key identifies all rows of a request, and another run or a retried
         task may group rows differently. Without columns, keys are valid for this run only.
     timeout
-        The maximum seconds of a request, with its response. If only the rest of a response is late, its status counts.
+        The maximum seconds of a request with its response. If the status arrives in time and the rest is late, the
+        status decides.
     attempts
-        The maximum attempts of a request, which is retried after the statuses 408, 425, 429 and 5xx, and without
-        response.
+        The maximum attempts of a request. A request is retried after the statuses 408, 425, 429 and 5xx, and after a
+        missing response.
     backoff
         The approximate seconds before the second attempt; doubled for each further attempt.
     longest_wait
         The maximum seconds before an attempt. If the service requests more (``Retry-After``), there is no further
         attempt.
     requests_at_a_time
-        The maximum number of concurrent requests of a task. With several, few cores reach a high limit at a slow
-        service, and the rows of a task arrive approximately in order.
+        The maximum number of concurrent requests of a task. With several, few cores suffice for a high rate at a slow
+        service, but the rows of a task arrive only approximately in order.
     parallelism
         The number of sending tasks. If None, it follows from the limit and the duration of the first requests.
     """
@@ -98,8 +101,8 @@ class HttpSink(Sink):
     longest_wait: float = 300.0
     requests_at_a_time: int = 1
     parallelism: int | None = None
-    materialised: ClassVar[bool] = True
-    measures_tasks: ClassVar[bool] = True
+    materialised: ClassVar[bool] = True  # the first rows are read twice: by `write_first` and by `write`
+    measures_tasks: ClassVar[bool] = True  # by the duration of the first requests
 
     def __post_init__(self) -> None:
         check_text(self.url, "HttpSink", "a URL, which is a text such as https://host/path")
@@ -125,7 +128,7 @@ class HttpSink(Sink):
                 continue
             if not isinstance(number, int | float) or isinstance(number, bool) or not number > 0:
                 raise SinkError(f"{name} {number!r} of {where} is not valid", hint="give a number above 0")
-        check_parallelism(where, self.parallelism)
+        check_positive(where, self.parallelism)
 
     @property
     def name(self) -> str:
@@ -144,7 +147,7 @@ class HttpSink(Sink):
         return True
 
     @property
-    def _letters(self) -> FileSink | None:
+    def _letter_sink(self) -> FileSink | None:
         return None if self.dead_letters is None else FileSink(self.dead_letters, mode="append")
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
@@ -152,35 +155,36 @@ class HttpSink(Sink):
         return (SinkStage(f"Requests: {self.name}", _report),)
 
     def recover(self, access: Access) -> None:
-        """Complete or roll back the interrupted commit of dead letters of a dead process."""
-        if self._letters is not None:
-            self._letters.recover(access)
+        """Complete or roll back the commit of dead letters that a dead process has left."""
+        if self._letter_sink is not None:
+            self._letter_sink.recover(access)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder of dead letters and the required libraries."""
         for module in ("httpx", "tenacity"):
-            needs(module, "http", SinkError)
-        return _HttpSinkJob(spark, self, None if self._letters is None else self._letters.open(spark))
+            require_module(module, "http", SinkError)
+        return _HttpSinkJob(spark, self, None if self._letter_sink is None else self._letter_sink.open(spark))
 
 
 class _HttpSinkJob(SinkJob):
-    """The write of a job to a service; `letters` is the sink job for dead letters, None if there is no folder."""
+    """The write of a job to a service; `letter_job` writes the dead letters, None without a folder for them."""
 
-    def __init__(self, spark: SparkSession, sink: HttpSink, letters: SinkJob | None) -> None:
+    def __init__(self, spark: SparkSession, sink: HttpSink, letter_job: SinkJob | None) -> None:
         self.bridge = Bridge(spark)
         self.sink = replace(sink, headers=dict(sink.headers))  # a mapping that tasks can unpickle
-        self.letters = letters
+        self.letter_job = letter_job
         self.first_letters: list[tuple[object, ...]] = []
-        self.side: DriverSide | None = None
-        self.run = uuid.uuid4().hex
+        """The dead letters of `write_first`, with the columns `LETTER_COLUMNS`."""
+        self.driver_side: DriverSide | None = None
+        self.run = uuid.uuid4().hex  # identifies the run in idempotency keys
 
     @property
     def target_folder(self) -> str | None:
-        return None if self.letters is None else self.letters.target_folder
+        return None if self.letter_job is None else self.letter_job.target_folder
 
     @property
     def creates_target(self) -> bool:
-        return self.letters is not None and self.letters.creates_target
+        return self.letter_job is not None and self.letter_job.creates_target
 
     def check(self, schema: StructType) -> None:
         """Reject rows that cannot be converted to JSON, and missing key columns."""
@@ -193,65 +197,65 @@ class _HttpSinkJob(SinkJob):
                 raise SinkError.no_column(where, name, schema.fieldNames(), case_sensitive=case_sensitive)
         with translate_errors():
             self._as_json(spark.createDataFrame([], schema))
-        if self.letters is not None:
-            self.letters.check(spark.createDataFrame([], LETTERS).schema)
+        if self.letter_job is not None:
+            self.letter_job.check(spark.createDataFrame([], LETTER_COLUMNS).schema)
 
     def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
-        """Send some rows, and recommend a number of tasks by the duration of their requests."""
-        side = self._driver_side()
-        send = sender(self.sink, self.run, side.address, only_first=True)
-        rows_of_task = self._as_json(df).mapInArrow(send, FIRST).collect()
-        self._fail_if_refused(side)
-        side.first.add(row.digest for row in rows_of_task)
-        self.first_letters = [row[1:] for row in rows_of_task if row.row is not None]
-        seconds, requests = side.median_seconds, None if rows is None else -(-rows // self.sink.batch_size)
+        """Send the first rows of `df`; recommend a number of tasks for all `rows` rows by the duration of requests."""
+        driver_side = self._driver_side()
+        send = send_function(self.sink, self.run, driver_side.address, only_first=True)
+        sent_rows = self._as_json(df).mapInArrow(send, FIRST_TASK_COLUMNS).collect()
+        self._raise_if_rejected(driver_side)
+        driver_side.first_rows.add(row.digest for row in sent_rows)
+        self.first_letters = [row[1:] for row in sent_rows if row.row is not None]
+        seconds, requests = driver_side.median_seconds, None if rows is None else -(-rows // self.sink.batch_size)
         if seconds is None:
             return None
         rate, cores = self.sink.max_requests_per_second, jobs.cluster_cores(self.bridge)
-        return recommend_tasks(rate, seconds, len(side.times), requests, cores, self.sink.requests_at_a_time)
+        return recommend_tasks(rate, seconds, len(driver_side.durations), requests, cores, self.sink.requests_at_a_time)
 
     def write(self, df: DataFrame) -> None:
         """Send the rows that were not sent by `write_first`."""
-        side = self._driver_side()
-        send = sender(self.sink, self.run, side.address, side.first.digests)
-        refused = self._as_json(df).mapInArrow(send, LETTERS)
-        if self.letters is None:
-            refused.collect()
+        driver_side = self._driver_side()
+        send = send_function(self.sink, self.run, driver_side.address, driver_side.first_rows.digests)
+        letters = self._as_json(df).mapInArrow(send, LETTER_COLUMNS)
+        if self.letter_job is None:
+            letters.collect()
         else:
             if self.first_letters:
-                refused = refused.union(df.sparkSession.createDataFrame(self.first_letters, LETTERS))
-            self.letters.write(refused)
-        self._fail_if_refused(side)
-        side.close()
-        if side.figures.repeated_tasks:
-            log.warning("%s: %s, so rows may have been sent twice", self.sink.name, _repeated(side))
+                letters = letters.union(df.sparkSession.createDataFrame(self.first_letters, LETTER_COLUMNS))
+            self.letter_job.write(letters)
+        self._raise_if_rejected(driver_side)
+        driver_side.close()
+        if driver_side.figures.retried_tasks:
+            log.warning("%s: %s, so rows may have been sent twice", self.sink.name, _retried_tasks_text(driver_side))
 
     def prepare(self) -> Prepared | None:
-        """Return the record of the dead letters, None if there are none: requests themselves cannot be rolled back."""
-        if self.letters is None:
+        """Return the record of the dead letters; None without dead letters, as there is nothing to commit."""
+        if self.letter_job is None:
             return None
-        if self.side is None or not self.side.figures.dead:
-            self.letters.abort()
+        if self.driver_side is None or not self.driver_side.figures.dead:
+            self.letter_job.abort()
             return None
-        return self.letters.prepare()
+        return self.letter_job.prepare()
 
     def abort(self) -> None:
         """Stop the tasks that are still sending, and remove the dead letters; sent rows cannot be rolled back."""
-        if self.side is not None:
-            self.side.close()
-        if self.letters is not None:
-            self.letters.abort()
+        if self.driver_side is not None:
+            self.driver_side.close()
+        if self.letter_job is not None:
+            self.letter_job.abort()
 
     def refresh(self) -> None:
-        if self.letters is not None:
-            self.letters.refresh()
+        if self.letter_job is not None:
+            self.letter_job.refresh()
 
     def _driver_side(self) -> DriverSide:
-        if self.side is None:
+        if self.driver_side is None:
             conf = self.bridge.spark.conf
             host, bind = driver_hosts(lambda key: conf.get(key, None))
-            self.side = DriverSide(bind, host, self.sink.max_requests_per_second)
-        return self.side
+            self.driver_side = DriverSide(bind, host, self.sink.max_requests_per_second)
+        return self.driver_side
 
     def _as_json(self, df: DataFrame) -> DataFrame:
         """Return the rows as JSON with null fields included, and the key columns as JSON if there are any."""
@@ -263,29 +267,30 @@ class _HttpSinkJob(SinkJob):
         row = as_json(df.columns).alias("row")
         return df.select(row, as_json(keys).alias("key")) if keys else df.select(row)
 
-    def _fail_if_refused(self, side: DriverSide) -> None:
-        if side.refused:
-            side.close()
+    def _raise_if_rejected(self, driver_side: DriverSide) -> None:
+        if driver_side.rejection:
+            driver_side.close()
             raise SinkError(
                 f"{mask(self.sink.url)} rejected a row",
-                cause=mask(side.refused),
-                hint="give HttpSink a folder for dead_letters to store such rows; other rows were sent already",
+                cause=mask(driver_side.rejection),
+                hint="set dead_letters of HttpSink to a folder for such rows; other rows were sent already",
             )
 
 
 def _report(job: SinkJob) -> StageReport:
     """Return the number of requests of a job with their results."""
     assert isinstance(job, _HttpSinkJob)
-    if job.side is None:
+    if job.driver_side is None:
         return StageReport("no requests", "there were no rows")
-    figures, limit = job.side.figures, job.sink.max_requests_per_second
-    parts = [f"{figures.rows:,} rows taken", f"{figures.retried:,} requests repeated", f"{figures.dead:,} dead letters"]
+    figures, limit = job.driver_side.figures, job.sink.max_requests_per_second
+    parts = [f"{figures.rows:,} rows accepted", f"{figures.retried:,} requests retried"]
+    parts.append(f"{figures.dead:,} dead letters")
     if figures.rate is not None:
-        parts.append(f"{figures.rate:.3g} a second" + ("" if limit is None else f", of {limit:g} that are allowed"))
-    if figures.repeated_tasks:
-        parts.append(f"{_repeated(job.side)}, whose rows may have come twice")
+        parts.append(f"{figures.rate:.3g} a second" + ("" if limit is None else f", of {limit:g} allowed"))
+    if figures.retried_tasks:
+        parts.append(f"{_retried_tasks_text(job.driver_side)}, so rows may have been sent twice")
     return StageReport(show_count(figures.requests, "request"), ", ".join(parts))
 
 
-def _repeated(side: DriverSide) -> str:
-    return f"{show_count(side.figures.repeated_tasks, 'task')} ran twice"
+def _retried_tasks_text(driver_side: DriverSide) -> str:
+    return f"tasks were started again {show_count(driver_side.figures.retried_tasks, 'time')}"

@@ -1,26 +1,25 @@
-"""Commit records of an Iceberg table: staged files that a snapshot adds to the table, and that replace others."""
+"""Commit records of an Iceberg table: staged files that a new snapshot adds to the table."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.base.masking import mask
-from penstock.commit.names import STAGED_ROWS, check_within
-from penstock.connectors.core.extras import absolute, client_key, needs, secrets_for, with_secrets
+from penstock.commit.names import STAGED_FOLDER, check_within
+from penstock.connectors.core.extras import absolute_path, client_key, require_module, secrets_for, with_secrets
 from penstock.connectors.core.split_source import arrow_schema
 from penstock.connectors.core.timeouts import attempt_timeout, call_within_timeout
 from penstock.connectors.iceberg.files import IcebergFile, files_of, spark_schema
 from penstock.connectors.iceberg.partitions import IcebergPartitions, data_file_of
 from penstock.connectors.tables.commit import PreparedTableFiles
 from penstock.errors import CommitError, CommitUnknownError, SinkError, SourceError, SourceTimeoutError
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table, Transaction
@@ -31,25 +30,25 @@ if TYPE_CHECKING:
     from penstock.connectors.tables.table_files import StagedFiles
 
 _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
-_NAMES = "schema.name-mapping.default"
+_NAME_MAPPING = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
-_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
+_SQLITE_URI = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
 
 
 @dataclass(frozen=True)
 class PreparedIceberg(PreparedTableFiles["Table"]):
     """Commit record of files that are not in a snapshot of an Iceberg table yet.
 
-    `root` is the table's folder, as Spark addresses it, and `location` that of a new table, as the catalogue addresses
-    it. `files` are the paths of the files that have rows. `receipt` identifies the job's snapshot. `reached_by` and
-    `catalog` are the address and the properties of the catalogue without secrets. `seen` is the sequence number of the
-    table's last snapshot when the job prepared its commit, 0 for a new table; None for a table of format version 1,
-    whose snapshots have no sequence numbers. `partitions` are the partition values of each file as strings from its
-    folder names, by the partition spec with the id `spec`; None if pyiceberg infers the partitions.
+    `root` is the table's folder, as Spark addresses it; `location` is the folder of a new table, as the catalog
+    addresses it. `files` are the paths of the files that have rows. `receipt` identifies the job's snapshot.
+    `reached_by` (its name in journals) is the `catalog_address`, and `catalog` the catalog's properties, without
+    secrets. `seen` is the sequence number of the table's last snapshot when the job prepared its commit, 0 for a new
+    table; None for format version 1, which has no sequence numbers. `partitions` are the partition values of each file,
+    as strings from its folder names, for the partition spec with the id `spec`; None if pyiceberg infers them.
     """
 
     kind: ClassVar[str] = "iceberg"
-    pauses: ClassVar[tuple[float, ...]] = tuple(0.1 * 2**number for number in range(7))
+    retry_pauses: ClassVar[tuple[float, ...]] = tuple(0.1 * 2**number for number in range(7))
 
     table: str
     root: str
@@ -73,26 +72,26 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
 
     @property
     def address(self) -> str:
-        """The address of the catalogue, and its warehouse."""
+        """The address of the catalog, and its warehouse."""
         return client_key(self.reached_by, dict(self.catalog).get("warehouse"))
 
     def check_names(self) -> None:
         """Reject a staging folder outside the table, and files outside the staging folder."""
-        check_within(self.staging, self.root, STAGED_ROWS)
+        check_within(self.staging, self.root, STAGED_FOLDER)
         for file in self.files:
             check_within(file, self.staging)
 
     def commit(self, access: Access) -> None:
         """Add a snapshot, and create the table if it is new.
 
-        Retries of pyiceberg are off: they would not check whether the snapshot that came first has the token. Every
-        attempt checks for the job's snapshot in the metadata onto which it commits. The catalogue accepts only the
-        first of two commits onto the same snapshot, so an earlier attempt that takes effect late is not repeated.
+        pyiceberg's retries are off: they would not check whether a concurrent snapshot has the token. Instead, every
+        attempt first loads the metadata, and looks for the job's snapshot. If an earlier attempt, whose outcome is
+        unknown, succeeds after that, the catalog rejects the new attempt: its base snapshot is no longer current.
         """
         self.commit_onto_latest(access, partial(self.commit_onto, access))
 
     def commit_onto(self, access: Access, table: Table | None) -> None:
-        """Add a snapshot after the current snapshot of `table`; create the table if it is None."""
+        """Add a snapshot after the current snapshot of `table`; with None, create the table."""
         if table is None:
             catalog = self.connect(access)
             catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
@@ -105,16 +104,16 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         self._commit_transaction(transaction)
 
     def is_conflict(self, access: Access, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
-        """Return whether another snapshot came first."""
+        """Whether a commit failed because another snapshot came first."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         return isinstance(error, CommitFailedException | TableAlreadyExistsError)
 
     def _commit_transaction(self, transaction: Transaction) -> None:
-        """Send the commit to the catalogue; before this, nothing is visible to readers.
+        """Send the commit to the catalog; before this, nothing is visible to readers.
 
-        Raise `CommitUnknownError` if the catalogue neither confirms nor rejects it, for instance because a gateway
-        timed out.
+        Raise `CommitUnknownError` if the catalog neither confirms nor rejects the commit, such as after a timeout of a
+        gateway.
         """
         from pyiceberg import exceptions as rejections
 
@@ -138,7 +137,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
     def _check_partitions(self, table: Table) -> None:
         if self.spec is not None and table.spec().spec_id != self.spec:
             raise SinkError(
-                f"the partitions of table {self.table} have changed while the job ran", hint="run the job again"
+                f"the partition spec of table {self.table} has changed while the job ran", hint="run the job again"
             )
 
     def _add_files(self, transaction: Transaction, table: Table | None) -> None:
@@ -147,7 +146,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         properties = self._snapshot_properties()
         if self.mode == "overwrite" and table is not None and table.current_snapshot() is not None:
             transaction.delete(AlwaysTrue(), snapshot_properties=properties)
-        if not self.files:  # without files there may be no snapshot for the properties
+        if not self.files:  # without files, pyiceberg may add no snapshot for the properties
             transaction.set_properties({f"{key}.without-rows": value for key, value in properties.items()})
         elif table is None or self.partitions is None:
             transaction.add_files(list(self.files), snapshot_properties=properties)
@@ -161,94 +160,95 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         return {_RECEIPT: self.receipt, **({} if self.token is None else {_TOKEN: self.token})}
 
     def _set_name_mapping(self, transaction: Transaction, table: Table) -> None:
-        """Let readers match columns by name, as the files have no column ids."""
+        """Set the property by which readers match columns by name, as the files have no column ids."""
         if table.name_mapping() is None:
-            transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
+            transaction.set_properties({_NAME_MAPPING: table.schema().name_mapping.model_dump_json()})
 
     def _append(self, added: _FastAppendFiles | _OverwriteFiles, table: Table) -> None:
-        """Add the files with the partition values of their folders."""
+        """Add the files to a snapshot, with the partition values of their folders."""
         partitions = IcebergPartitions.of(table)
         for path, texts in zip(self.files, self.partitions or [()] * len(self.files), strict=True):
             added.append_data_file(data_file_of(table, path, partitions.record(texts)))
 
     def load_table(self, access: Access) -> Table | None:
         """Return the table with its current metadata."""
-        return table_of(self.connect(access), self.table)
+        return load_table_if_exists(self.connect(access), self.table)
 
     def is_in(self, table: Table | None) -> bool:
-        """Return whether a snapshot has the job's receipt or its token; see `is_committed`."""
+        """Whether the table has the job's receipt, token or files; raise `CommitError` as `is_committed` does."""
         if table is None:
             return False
         if _has_property(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
             return True
         if self.seen is not None and _has_all_snapshots_since(table, self.seen):
             return False
-        current, own = table.current_snapshot(), set(self.files)
+        # If the snapshot of this job has expired, the current snapshot may have its files.
+        current, paths = table.current_snapshot(), set(self.files)
         if any(
-            entry.data_file.file_path in own
+            entry.data_file.file_path in paths
             for manifest in ([] if current is None else current.manifests(table.io))
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
         ):
             return True
-        if self.seen is None:
+        if self.seen is None:  # expired snapshots cannot be detected
             return False
-        raise CommitError.forgotten(self.target, "snapshots", self.staging)
+        raise CommitError.no_evidence(self.target, "snapshots", self.staging)
 
     def undo(self, access: Access) -> None:
         """Remove the files, which are in no snapshot."""
-        Folder(access.bridge, self.staging).delete()
+        HadoopPath(access.bridge, self.staging).delete()
 
     def connect(self, access: Access) -> Catalog:
-        """Connect to the catalogue."""
+        """Connect to the catalog."""
         secrets = secrets_for(access, self.address, self.reached_by)
-        return catalog_of(with_secrets(self.catalog, secrets), SinkError)
+        return connect_to_catalog(with_secrets(self.catalog, secrets), SinkError)
 
 
-def record_files(staged: StagedFiles) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...] | None]:
+def list_files(staged: StagedFiles) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...] | None]:
     """Return the staged files that have rows, and their partition values, as `PreparedIceberg` stores them."""
-    files, folders = [file for file in staged.files() if file.rows], staged.partition_by
-    partitions = tuple(tuple(file.partition[folder] for folder in folders) for file in files) if folders else None
+    files, columns = [file for file in staged.files() if file.rows], staged.partition_by
+    partitions = tuple(tuple(file.partition[column] for column in columns) for file in files) if columns else None
     return tuple(f"{staged.root}/{file.path}" for file in files), partitions
 
 
 def without_retries(table: Table) -> Table:
-    """Turn off pyiceberg's retries for this table object, without a change in the catalogue; return the object."""
+    """Turn off pyiceberg's retries for this table object, but not in the catalog; return the object."""
     properties = {**table.metadata.properties, _RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
 
 
 def with_absolute_paths(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a catalogue with paths that are independent of the working directory."""
+    """Return the properties of a catalog with absolute paths."""
     properties = dict(catalog)
     uri, warehouse = str(properties.get("uri", "")), str(properties.get("warehouse", ""))
-    sqlite = _SQLITE.fullmatch(uri)
+    sqlite = _SQLITE_URI.fullmatch(uri)
     if sqlite is not None:
-        properties["uri"] = sqlite[1] + absolute(sqlite[2])
-    if warehouse and "://" in uri and not uri.startswith(("http:", "https:", "thrift:")):  # a SQL catalogue
-        properties["warehouse"] = absolute(warehouse)
+        properties["uri"] = sqlite[1] + absolute_path(sqlite[2])
+    if warehouse and "://" in uri and not uri.startswith(("http:", "https:", "thrift:")):  # an SQL catalog
+        properties["warehouse"] = absolute_path(warehouse)
     return properties
 
 
 def catalog_address(catalog: Mapping[str, str]) -> str:
-    """Return the address of a catalogue, without secrets."""
+    """Return the address of a catalog, without secrets."""
     return mask(catalog.get("uri") or catalog.get("name", "default"))
 
 
-def table_of(catalog: Catalog, name: str) -> Table | None:
+def load_table_if_exists(catalog: Catalog, name: str) -> Table | None:
     """Load a table; return None if it does not exist."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
         return call_within_timeout(
-            f"catalogue {catalog.name}", f"asking for table {name}", lambda: catalog.load_table(name)
+            f"catalog {catalog.name}", f"asking for table {name}", lambda: catalog.load_table(name)
         )
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
 
 
 def has_token(table: Table, token: str) -> bool:
-    """Return whether a snapshot that has not expired has a token."""
+    """Whether a snapshot that has not expired, or the last commit without rows, has a token."""
     return _has_property(table, _TOKEN, token)
 
 
@@ -260,83 +260,83 @@ def _has_property(table: Table, key: str, value: str) -> bool:
 
 
 def last_sequence_number(table: Table | None) -> int | None:
-    """Return the sequence number of a table's last snapshot, None if snapshots have no numbers (format version 1)."""
+    """Return the sequence number of a table's last snapshot; None if snapshots have no numbers (format version 1)."""
     if table is None:
         return 0
     return None if table.metadata.format_version == 1 else table.metadata.last_sequence_number
 
 
 def _has_all_snapshots_since(table: Table, seen: int) -> bool:
-    """Return whether no snapshot with a sequence number above `seen` has expired."""
+    """Whether no snapshot with a sequence number above `seen` has expired."""
     last = last_sequence_number(table)
     if last is None:
         return False
-    first = seen + 1 if last >= seen else 1  # the table was recreated
-    present = {snapshot.sequence_number for snapshot in table.metadata.snapshots}
-    return present.issuperset(range(first, last + 1))
+    first = seen + 1 if last >= seen else 1  # if `last` is lower, the table was recreated
+    retained = {snapshot.sequence_number for snapshot in table.metadata.snapshots}
+    return retained.issuperset(range(first, last + 1))
 
 
-def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
-    """Connect to a catalogue; raise an error of the type `error` if it cannot be reached."""
-    needs("pyiceberg", "iceberg", error)
+def connect_to_catalog(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
+    """Connect to a catalog, for reading if `error` is `SourceError`; raise an error of this class if that fails."""
+    require_module("pyiceberg", "iceberg", error)
     from pyiceberg.catalog import load_catalog
 
     name, properties = properties.get("name", "default"), {k: v for k, v in properties.items() if k != "name"}
 
     def load() -> Catalog:
-        if error is not SourceError:  # a commit has no timeout: its outcome would be unknown
+        if error is not SourceError:  # a commit must not time out, as its outcome would be unknown
             return load_catalog(name, **properties)
         from penstock.connectors.iceberg.rest import rest_catalog
 
-        # Timeouts for the object store, unless the user set them.
+        # Timeouts for the object store, unless the user has set them.
         seconds = f"{attempt_timeout():g}"
         with_timeouts = {"s3.connect-timeout": seconds, "s3.request-timeout": seconds, **properties}
         return rest_catalog(name, with_timeouts) or load_catalog(name, **with_timeouts)
 
     try:
-        return call_within_timeout(f"catalogue {name}", "connecting to it", load)
+        return call_within_timeout(f"catalog {name}", "connecting to it", load)
     except SourceTimeoutError:
         raise
     except Exception as problem:
         raise error(
-            "the Iceberg catalogue cannot be reached", cause=str(problem), hint="check its properties"
+            "the Iceberg catalog cannot be reached", cause=str(problem), hint="check its properties"
         ) from problem
 
 
-def live_files(table: Table, condition: BooleanExpression | None = None) -> list[IcebergFile]:
+def current_files(table: Table, condition: BooleanExpression | None = None) -> list[IcebergFile]:
     """Return the files of the current snapshot that may have rows that meet a condition.
 
     Raise `SinkError` if a file has deleted rows, or is not Parquet.
     """
     from pyiceberg.expressions import AlwaysTrue
 
-    snapshot = snapshot_of(table)
+    snapshot = current_snapshot_id(table)
     files = [] if snapshot is None else files_of(table, snapshot, AlwaysTrue() if condition is None else condition)
     if not all(file.is_plain for file in files):
         raise SinkError(
             f"rows of table {'.'.join(table.name())} cannot be replaced",
-            cause="it has files with deleted rows, or files that are not Parquet",
+            cause="it has files with deleted rows, or in other formats than Parquet",
             hint="rewrite its files with their deletes applied, as Iceberg's rewrite_data_files does",
         )
     return files
 
 
-def snapshot_of(table: Table | None) -> int | None:
-    """Return the id of a table's current snapshot, None if it has none or does not exist."""
+def current_snapshot_id(table: Table | None) -> int | None:
+    """Return the id of a table's current snapshot; None if the table has no snapshot, or does not exist."""
     snapshot = None if table is None else table.current_snapshot()
     return None if snapshot is None else snapshot.snapshot_id
 
 
 def check_same_columns(table: Table, schema: StructType) -> None:
-    """Reject a table whose columns differ from those of the new rows, which rewritten files would lack."""
-    current, written = (
+    """Reject a table whose columns differ from those of the new rows: rewritten files would not have all columns."""
+    table_types, row_types = (
         {field.name: field.dataType.simpleString() for field in columns}
         for columns in (spark_schema(table, None), schema)
     )
-    if current != written:
-        names = sorted(name for name in current.keys() | written.keys() if current.get(name) != written.get(name))
+    if table_types != row_types:
+        names = sorted(name for name in {**table_types, **row_types} if table_types.get(name) != row_types.get(name))
         raise SinkError(
             f"the columns of table {'.'.join(table.name())} have changed while the job ran",
-            cause=f"these are not as the job has written them: {', '.join(names)}",
+            cause=f"these columns are not as the job has written them: {', '.join(names)}",
             hint="run the job again",
         )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.connectors.core.split_source import SplitSource, arrow_schema
-from penstock.connectors.core.splits import OPEN_COST, evenly
+from penstock.connectors.core.splits import OPEN_COST, distribute_evenly
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.connectors.core.base import ScanContext
     from penstock.connectors.core.predicates import Predicate
 
-_HIDDEN = "penstock deleted by "
+_KEY_COLUMN_PREFIX = "penstock deleted by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def files_of(table: Table, snapshot_id: int, condition: BooleanExpression) -> li
 
 
 class IcebergFiles(SplitSource):
-    """Files of a snapshot that Spark's Parquet reader cannot read; `schema` is Spark's, `columns` is Iceberg's."""
+    """Files of a snapshot that Spark's reader cannot all read; `schema` is Spark's schema, `columns` is Iceberg's."""
 
     def __init__(self, table: Table, files: Sequence[IcebergFile], schema: StructType, columns: Schema) -> None:
         self._metadata = table.metadata
@@ -87,7 +86,7 @@ class IcebergFiles(SplitSource):
         """Return groups of files."""
         sizes = [file.task.file.file_size_in_bytes + OPEN_COST for file in self._files]
         tasks = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
-        return [[self._files[index] for index in group] for group in evenly(sizes, tasks)]
+        return distribute_evenly(self._files, sizes, tasks)
 
     def split_size(self, split: Any) -> int:
         """Return the bytes of a group."""
@@ -103,14 +102,14 @@ class IcebergFiles(SplitSource):
         schema = arrow_schema(self._schema, columns)
         projected = self._columns.select(*columns)
         io = load_file_io(self._properties, self._location)
-        by_deletes: dict[tuple[DataFile, ...], list[FileScanTask]] = {}
+        tasks_by_deletes: dict[tuple[DataFile, ...], list[FileScanTask]] = {}
         for file in split:
-            by_deletes.setdefault(file.deletes, []).append(file.task)
-        for deletes, tasks in by_deletes.items():
+            tasks_by_deletes.setdefault(file.deletes, []).append(file.task)
+        for deletes, tasks in tasks_by_deletes.items():
             keys = _DeletedKeys(self._metadata, io, deletes)
-            read = with_delete_keys(projected, self._metadata, deletes)
-            names = {field.field_id: field.name for field in read.fields}
-            for batch in ArrowScan(self._metadata, io, read, AlwaysTrue()).to_record_batches(tasks):
+            read_schema = with_delete_keys(projected, self._metadata, deletes)
+            names = {field.field_id: field.name for field in read_schema.fields}
+            for batch in ArrowScan(self._metadata, io, read_schema, AlwaysTrue()).to_record_batches(tasks):
                 rows = pa.Table.from_batches([keys.apply(batch, names)])
                 yield from rows.select(list(columns)).cast(schema).to_batches()
 
@@ -135,7 +134,7 @@ def schema_of(table: Table, snapshot_id: int | None) -> Schema:
 
 
 def condition_of(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
-    """Return pyiceberg's filter for predicates; without those on floats, as it orders NaN differently from Spark."""
+    """Return pyiceberg's filter for predicates, without those on floats: pyiceberg orders NaN unlike Spark."""
     from pyiceberg import expressions
 
     ex: Any = expressions  # its constructors have no types
@@ -170,13 +169,13 @@ def condition_of(predicates: Sequence[Predicate], schema: StructType) -> Boolean
 class EqualityDeletes:
     """The equality delete files of a snapshot, and the sequence numbers of its data files by path.
 
-    `unpartitioned` are the ids of the specs without partition columns, whose deletes apply to all data files. The
-    numbers are filled by `register`.
+    `unpartitioned_specs` are the ids of the partition specs without columns, whose deletes apply to all data files.
+    `register` fills `sequence_numbers`.
     """
 
     entries: list[ManifestEntry]
-    unpartitioned: frozenset[int]
-    numbers: dict[str, int] = field(default_factory=dict)
+    unpartitioned_specs: frozenset[int]
+    sequence_numbers: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: Table, snapshot: Snapshot) -> EqualityDeletes:
@@ -194,32 +193,33 @@ class EqualityDeletes:
             if _column(table.metadata, field_id) is None:
                 raise SourceError(
                     f"table {'.'.join(table.name())} cannot be read",
-                    cause=f"rows are deleted by the values of a field within a column, number {field_id}",
+                    cause=f"rows are deleted by the values of a nested field, whose id is {field_id}",
                     hint="rewrite its files with their deletes applied, as Iceberg's rewrite_data_files does",
                 )
-        return cls(entries, frozenset(field_id for field_id, spec in table.specs().items() if spec.is_unpartitioned()))
+        return cls(entries, frozenset(spec_id for spec_id, spec in table.specs().items() if spec.is_unpartitioned()))
 
     def register(self, entry: ManifestEntry) -> bool:
-        """Record the sequence number of a data file; return whether pyiceberg may process the entry."""
+        """Record the sequence number of a data file; return False for equality deletes, which pyiceberg rejects."""
         from pyiceberg.manifest import DataFileContent
 
         if entry.data_file.content == DataFileContent.DATA:
-            self.numbers[entry.data_file.file_path] = entry.sequence_number or 0
+            self.sequence_numbers[entry.data_file.file_path] = entry.sequence_number or 0
         return bool(entry.data_file.content != DataFileContent.EQUALITY_DELETES)
 
     def applicable_to(self, file: DataFile) -> tuple[DataFile, ...]:
-        """Return the later delete files that apply to a data file: those of its partition, and unpartitioned ones."""
-        number, deletes = self.numbers[file.file_path], []
+        """Return the delete files that apply to a data file: later ones of the same partition, or of no partition."""
+        number, deletes = self.sequence_numbers[file.file_path], []
         for entry in self.entries:
             delete = entry.data_file
             is_same_partition = delete.spec_id == file.spec_id and delete.partition == file.partition
-            if (entry.sequence_number or 0) > number and (delete.spec_id in self.unpartitioned or is_same_partition):
+            applies = is_same_partition or delete.spec_id in self.unpartitioned_specs
+            if applies and (entry.sequence_number or 0) > number:
                 deletes.append(delete)
         return tuple(deletes)
 
 
 def with_delete_keys(schema: Schema, metadata: TableMetadata, deletes: Sequence[DataFile]) -> Schema:
-    """Return a schema extended by the key columns of delete files that it lacks."""
+    """Return a schema extended by those key columns of the delete files that it lacks."""
     from pyiceberg.schema import Schema
 
     ids = sorted({field_id for delete in deletes for field_id in delete.equality_ids or ()})
@@ -262,9 +262,10 @@ class _DeletedKeys:
 def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> pa.Array:
     """Return for each row whether its values are among the keys; null equals null.
 
-    Columns are combined in sequence. The index of a value among the distinct values of the keys, and the code
-    of the columns before, give a pair; the index of the pair among the distinct pairs of the keys is the next code. So
-    no number exceeds the square of the number of keys.
+    The columns are combined one after another to a code: equal codes mean equal values in all columns so far. For each
+    column, the previous code and the index of the value among the distinct values of the key column form a pair. The
+    next code is the index of this pair among the distinct pairs of the keys, so no number exceeds the square of the
+    number of keys.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -285,12 +286,12 @@ def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> 
 
 
 def _key_fields(metadata: TableMetadata, ids: Sequence[int]) -> list[Any]:
-    """Return columns by field id under reserved names, as a column may have been renamed or dropped since."""
+    """Return the columns with some field ids, under reserved names, as a column may have been renamed or dropped."""
     from pyiceberg.types import NestedField
 
     fields = [_column(metadata, field_id) for field_id in ids]
     return [
-        NestedField(field.field_id, f"{_HIDDEN}{field.field_id}", field.field_type, required=False)
+        NestedField(field.field_id, f"{_KEY_COLUMN_PREFIX}{field.field_id}", field.field_type, required=False)
         for field in fields
         if field
     ]

@@ -1,8 +1,9 @@
-"""Writes into partitioned Iceberg tables: a single partition per file, with its values in the file's manifest entry."""
+"""Writes into partitioned Iceberg tables: each file has a single partition, whose values its manifest entry stores."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from penstock.errors import SinkError
 from penstock.spark.plans.dataframes import with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Record
     from pyspark.sql import Column, DataFrame
 
-_PREFIX = "penstock_"
-_MARK = "v"
-"""Prefix of each value in a folder name, which distinguishes an empty string from null."""
-_COPIED = (
+_COLUMN_PREFIX = "penstock_"  # of folder columns
+_PREFIX = "v"
+"""The prefix of each value in a folder name; it distinguishes an empty string from null."""
+_COPIED_FIELDS = (
     "content",
     "file_path",
     "file_format",
@@ -45,58 +44,58 @@ _COPIED = (
     "equality_ids",
     "sort_order_id",
 )
+"""The fields of a manifest entry that do not depend on the partition."""
 _UTC = {"spark.sql.session.timeZone": "UTC"}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A partition field of a source column with a type of Iceberg, and the folder column for it while Spark writes."""
+    """Partitions by a transform of `column`, of `column_type`; Spark writes folders by the added column `folder`."""
 
     folder: str
     column: str
     transform: Any
-    source: Any
+    column_type: Any
 
     @property
     def is_computed(self) -> bool:
-        """Whether pyiceberg computes the values, which is so unless the transform is identity."""
+        """Whether pyiceberg computes the values, as for all transforms except identity."""
         return str(self.transform) != "identity"
 
     def folder_column(self, df: DataFrame) -> Column:
         """Return the partition values as strings for folder names."""
         column = self._transformed(df) if self.is_computed else df[quoted(self.column)]
-        kind = df.select(column).schema[0].dataType.typeName()
-        match kind:
+        match df.select(column).schema[0].dataType.typeName():
             case "binary":
                 column = F.hex(column)
             case "date":
                 column = F.unix_date(column)
             case "timestamp" | "timestamp_ntz":
                 column = F.unix_micros(column.cast("timestamp"))
-        return F.concat(F.lit(_MARK), column.cast("string"))
+        return F.concat(F.lit(_PREFIX), column.cast("string"))
 
     def _transformed(self, df: DataFrame) -> Column:
-        """Return the values that pyiceberg computes in a UDF."""
+        """Return the values of the transform, which pyiceberg computes in a UDF."""
         arrow_udf: Any = getattr(functions, "arrow_udf", None)
         if arrow_udf is None:
             raise SinkError(
                 f"partitions by {self.transform} of column {self.column} cannot be written",
-                cause="this release of Spark has no functions on Arrow's columns",
+                cause="this release of Spark has no Arrow UDFs",
                 hint="use Spark 4.1 or newer",
             )
-        transform, source = self.transform, self.source
+        transform, column_type = self.transform, self.column_type
         result_type = df.schema[self.column].dataType if str(transform).startswith("truncate") else "int"
 
         def values(array: pa.Array) -> pa.Array:
-            return transform.pyarrow_transform(source)(_plain(array))
+            return transform.pyarrow_transform(column_type)(_cast_for_transform(array))
 
-        values.__annotations__ = {}  # Spark would evaluate annotations that exist only for type checkers
+        values.__annotations__ = {}  # Spark would evaluate them, but they need imports for type checkers
         transformed: Column = arrow_udf(values, result_type)(df[quoted(self.column)])
         return transformed
 
     def value(self, text: str | None) -> Any:
-        """Parse a value of a folder name into the form of pyiceberg's partition records."""
-        return None if text is None else _parse(text[len(_MARK) :], self.transform.result_type(self.source))
+        """Parse a value of a folder name to the form in pyiceberg's partition records; None for null."""
+        return None if text is None else _parse(text[len(_PREFIX) :], self.transform.result_type(self.column_type))
 
 
 class IcebergPartitions:
@@ -117,11 +116,11 @@ class IcebergPartitions:
                 partitioning = f"{field.transform} of field {field.source_id}"
                 raise SinkError(
                     f"table {table} is partitioned by {partitioning}, which is not supported",
-                    cause="it is a field within a column" if column is None else "pyiceberg cannot compute it",
+                    cause="it is a nested field" if column is None else "pyiceberg cannot compute it",
                     hint="write it with another engine",
                 )
             else:
-                name = f"{_PREFIX}{index}"
+                name = f"{_COLUMN_PREFIX}{index}"
                 self._fields.append(PartitionField(name, column.name, field.transform, column.field_type))
 
     @classmethod
@@ -131,7 +130,7 @@ class IcebergPartitions:
 
     @property
     def folders(self) -> list[str]:
-        """The names of the folder columns; the source columns stay in the files."""
+        """The names of the folder columns; files have the original columns, but not the folder columns."""
         return [field.folder for field in self._fields if field is not None]
 
     @property
@@ -139,7 +138,7 @@ class IcebergPartitions:
         """Whether UDFs compute some of the partition values."""
         return any(field is not None and field.is_computed for field in self._fields)
 
-    def with_folders(self, df: DataFrame) -> DataFrame:
+    def with_folder_columns(self, df: DataFrame) -> DataFrame:
         """Return rows with the folder columns added."""
         with with_settings(df, _UTC):
             return df.withColumns({field.folder: field.folder_column(df) for field in self._fields if field})
@@ -148,19 +147,19 @@ class IcebergPartitions:
         """Return the partition record of a file from the values of its `folders`."""
         from pyiceberg.typedef import Record
 
-        remaining = iter(texts)
+        remaining = iter(texts)  # void fields have no folder
         return Record(*(None if field is None else field.value(next(remaining)) for field in self._fields))
 
 
-def plain_columns(table: Table) -> list[str]:
-    """Return the partition columns of a table; empty if a transform is not identity."""
+def identity_columns(table: Table) -> list[str]:
+    """Return the partition columns of a table; empty if any transform is neither identity nor void."""
     fields = [field for field in table.spec().fields if str(field.transform) != "void"]
     names = [table.schema().find_column_name(field.source_id) or "" for field in fields]
     return names if all(str(field.transform) == "identity" for field in fields) else []
 
 
 def data_file_of(table: Table, path: str, partition: Record) -> DataFile:
-    """Return the manifest entry of a file with the statistics of its footer and a partition."""
+    """Return the manifest entry of a file, with the statistics of its footer, in a partition."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -169,32 +168,32 @@ def data_file_of(table: Table, path: str, partition: Record) -> DataFile:
     spec = UNPARTITIONED_PARTITION_SPEC
     metadata = table.metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
     unpartitioned = parquet_file_to_data_file(table.io, metadata, path)
-    data_file = DataFile.from_args(**{name: getattr(unpartitioned, name) for name in _COPIED}, partition=partition)
+    fields = {name: getattr(unpartitioned, name) for name in _COPIED_FIELDS}
+    data_file = DataFile.from_args(**fields, partition=partition)
     data_file.spec_id = table.spec().spec_id
     return data_file
 
 
-def _plain(array: Any) -> Any:
+def _cast_for_transform(array: Any) -> Any:
     """Cast a column of Spark to a type that pyiceberg's transforms support."""
     import pyarrow as pa
 
-    kind = array.type
-    if pa.types.is_large_string(kind):
+    if pa.types.is_large_string(array.type):
         return array.cast(pa.string())
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(array.type):
         return array.cast(pa.binary())
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         return array.cast(pa.timestamp("us", "UTC"))
-    if pa.types.is_decimal(kind):  # the transforms need 16-byte alignment, which a copy ensures
+    if pa.types.is_decimal(array.type):  # the transforms need 16-byte alignment, which a copy ensures
         return pa.concat_arrays([array, array.slice(0, 0)])
     return array
 
 
-def _parse(text: str, kind: Any) -> Any:
+def _parse(text: str, result_type: Any) -> Any:
     from pyiceberg import types as ice
 
     value: Any
-    match kind:
+    match result_type:
         case ice.BooleanType():
             value = text == "true"
         case ice.FloatType() | ice.DoubleType():
@@ -206,8 +205,8 @@ def _parse(text: str, kind: Any) -> Any:
         case ice.BinaryType() | ice.FixedType():
             value = bytes.fromhex(text)
         case ice.DecimalType():
-            with localcontext(prec=kind.precision):
-                value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
-        case _:
+            with localcontext(prec=result_type.precision):
+                value = Decimal(text).quantize(Decimal(1).scaleb(-result_type.scale))
+        case _:  # integers, dates and timestamps
             value = int(text)
     return value

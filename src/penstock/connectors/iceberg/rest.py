@@ -1,7 +1,8 @@
-"""A REST catalogue of Iceberg with timeouts, which pyiceberg's own catalogue lacks."""
+"""A REST catalog of Iceberg with timeouts, which pyiceberg's own catalog lacks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,8 +15,6 @@ from penstock.connectors.core.timeouts import timeout
 from penstock.errors import SourceTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from requests import PreparedRequest, Response, Session
 
 
@@ -27,18 +26,18 @@ class _TimeoutAdapter(HTTPAdapter):
         self._seconds = seconds
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        if not args and kwargs.get("timeout") is None:
+        if not args and kwargs.get("timeout") is None:  # requests passes all arguments by name
             kwargs["timeout"] = self._seconds
         try:
             return super().send(request, *args, **kwargs)
         except Timeout as error:
             url = urlsplit(str(request.url))
             operation = f"{request.method} {url.path}"
-            raise SourceTimeoutError.of(f"the catalogue at {url.netloc}", operation, self._seconds) from error
+            raise SourceTimeoutError.of(f"the catalog at {url.netloc}", operation, self._seconds) from error
 
 
 class TimeoutRestCatalog(RestCatalog):
-    """A REST catalogue for reading; a commit must not time out, as its outcome would be unknown."""
+    """A REST catalog for reading only: a commit must not time out, as its outcome would be unknown."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -48,8 +47,8 @@ class TimeoutRestCatalog(RestCatalog):
 
 
 def rest_catalog(name: str, properties: Mapping[str, str]) -> TimeoutRestCatalog | None:
-    """Return a REST catalogue with timeouts, None if the properties are those of another kind of catalogue."""
+    """Return a REST catalog with timeouts; None if the properties describe another kind of catalog."""
     merged: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, dict(properties))
-    kind, uri = str(merged.get("type") or ""), str(merged.get("uri") or "")
-    is_rest = kind.lower() == "rest" or (not kind and uri.startswith("http"))
+    catalog_type, uri = str(merged.get("type") or ""), str(merged.get("uri") or "")
+    is_rest = catalog_type.lower() == "rest" or (not catalog_type and uri.startswith("http"))
     return TimeoutRestCatalog(name, **merged) if is_rest and "py-catalog-impl" not in merged else None

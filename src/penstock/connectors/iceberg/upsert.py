@@ -1,16 +1,17 @@
-"""Upserts into an Iceberg table: files that replace those with changed rows."""
+"""Upserts into an Iceberg table: new files replace the files that have rows with the same keys."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.connectors.iceberg.commit import (
     PreparedIceberg,
     check_same_columns,
-    live_files,
-    record_files,
-    snapshot_of,
+    current_files,
+    current_snapshot_id,
+    list_files,
     without_retries,
 )
 from penstock.connectors.iceberg.files import IcebergFile, condition_of, files_of
@@ -20,8 +21,6 @@ from penstock.connectors.tables.table_files import StagedFiles
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 def check_upsert(table: Table) -> None:
     """Reject a table whose files Spark cannot rewrite.
 
-    Its columns have changed, files have deleted rows, or pyiceberg would round its partition values.
+    Such a table has changed columns, deleted rows, files that are not Parquet, or partition values of type double.
     """
     from pyiceberg.types import DoubleType
 
@@ -43,13 +42,13 @@ def check_upsert(table: Table) -> None:
         for field in spec.fields
     )
     if len(table.metadata.schemas) > 1 or table.name_mapping() not in (None, schema.name_mapping):
-        cause = "its columns have changed since it was created, and Spark finds columns of files by their names"
+        cause = "its columns have changed since it was created, and Spark reads the columns of files by their names"
     elif by_double:
-        cause = "it is partitioned by a column of type double, which pyiceberg rounds when it writes its entries anew"
+        cause = "it is partitioned by a column of type double, which pyiceberg rounds when it rewrites manifest entries"
     if cause:
         name = ".".join(table.name())
         raise SinkError(f"rows of table {name} cannot be replaced", cause=cause, hint="use another engine's MERGE")
-    live_files(table)
+    current_files(table)  # raises `SinkError` for files that Spark cannot read
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,11 @@ class IcebergUpsert(Upsert["Table", IcebergFile]):
 
     def files(self, table: Table, predicates: Sequence[Predicate]) -> list[IcebergFile]:
         """Return the files of the current snapshot that may have rows that match the predicates."""
-        return live_files(table, condition_of(predicates, self.schema))
+        return current_files(table, condition_of(predicates, self.schema))
 
-    def with_folders(self, rows: DataFrame) -> DataFrame:
-        """Return rows with the columns that become folders."""
-        return rows if self.partitions is None else self.partitions.with_folders(rows)
+    def with_folder_columns(self, rows: DataFrame) -> DataFrame:
+        """Return rows with a column added for each partition field, whose values become folder names."""
+        return rows if self.partitions is None else self.partitions.with_folder_columns(rows)
 
     def write(self, table: Table | None, staged: StagedFiles) -> tuple[str, ...]:
         """Write the new files of the table; return the paths of the files that they replace."""
@@ -75,9 +74,9 @@ class IcebergUpsert(Upsert["Table", IcebergFile]):
 
 @dataclass(frozen=True)
 class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
-    """Commit record of an upsert: files that replace others.
+    """Commit record of an upsert: files that replace files of the table.
 
-    `snapshot` is the snapshot from which the upsert was computed, None if there was none.
+    `snapshot` is the id of the snapshot from which the upsert was computed; None if the table had no snapshot.
     """
 
     kind: ClassVar[str] = "iceberg-upsert"
@@ -85,7 +84,7 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
     snapshot: int | None = None
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot; recompute and retry if another commit came first."""
+        """Add a snapshot, recomputed if it does not fit the current snapshot; retry after a conflict."""
         for obsolete in self.commit_optimistically(access)[:-1]:
             obsolete.remove_attempt(access)
 
@@ -97,45 +96,45 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
         return super().fitting(access, table)
 
     def is_based_on(self, table: Table | None) -> bool:
-        """Return whether the record was computed from the current snapshot."""
-        return self.snapshot == snapshot_of(table)
+        """Whether the record was computed from the current snapshot."""
+        return self.snapshot == current_snapshot_id(table)
 
     def still_fits(self, access: Access, table: Table) -> bool:
-        """Return whether the files fit a later snapshot unchanged; reject a table whose rows cannot be replaced."""
+        """Whether the files fit a later snapshot unchanged; reject a table whose rows cannot be replaced."""
         check_upsert(table)
         if self.snapshot is None or table.snapshot_by_id(self.snapshot) is None:
             return False
         upsert = self._upsert(access)
-        before = files_of(table, self.snapshot, condition_of((), upsert.schema))
-        return upsert.still_fits(self.removed, before, live_files(table))
+        base_files = files_of(table, self.snapshot, condition_of((), upsert.schema))
+        return upsert.still_fits(self.removed, base_files, current_files(table))
 
     def recomputed(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
         """Write the files of the upsert for another snapshot, and return their record."""
-        snapshot = snapshot_of(table)
+        snapshot = current_snapshot_id(table)
         partitions = None if table is None else IcebergPartitions.of(table)
         staged = StagedFiles(access.bridge.spark, f"{self.root}/data", [] if partitions is None else partitions.folders)
         removed = self._upsert(access, partitions).write(table, staged)
-        files, texts = record_files(staged)
-        return replace(self, files=files, partitions=texts, staging=staged.folder, removed=removed, snapshot=snapshot)
+        files, values = list_files(staged)
+        return replace(self, files=files, partitions=values, staging=staged.folder, removed=removed, snapshot=snapshot)
 
     def _upsert(self, access: Access, partitions: IcebergPartitions | None = None) -> IcebergUpsert:
         return IcebergUpsert(access.bridge.spark, self.table_key, self.rows, self.row_type, partitions=partitions)
 
     def commit_onto(self, access: Access, table: Table | None) -> None:
-        """Add a snapshot after `table`'s current snapshot, without the replaced files."""
+        """Add a snapshot to `table` in which the new files are added and the replaced files are removed."""
         if table is None or not self.removed:
             super().commit_onto(access, table)
             return
-        files = {file.path: file for file in live_files(table)}
+        files = {file.path: file for file in current_files(table)}
         transaction = without_retries(table).transaction()
         self._set_name_mapping(transaction, table)
-        with transaction.update_snapshot(snapshot_properties=self._snapshot_properties()).overwrite() as change:
+        with transaction.update_snapshot(snapshot_properties=self._snapshot_properties()).overwrite() as update:
             for path in self.removed:
-                change.delete_data_file(files[path].task.file)
-            self._append(change, table)
+                update.delete_data_file(files[path].task.file)
+            self._append(update, table)
         self._commit_transaction(transaction)
 
     def undo(self, access: Access) -> None:
-        """Remove the files and the new rows, which are in no snapshot."""
+        """Remove the new files and the staged new rows, which are in no snapshot."""
         super().undo(access)
         self.finish(access)

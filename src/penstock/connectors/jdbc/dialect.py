@@ -1,39 +1,38 @@
-"""Interface of database dialects: statistics and splits of tables, staging, and upserts."""
+"""The interface of database dialects: statistics and splits of tables, staging tables, and upserts."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.spark.io.jdbc import JdbcConnection
 
 
-_CONNECTION_SHARE = 2
+_CONNECTION_DIVISOR = 2  # a job uses half of the free connections
 _PART = r"""("([^"]|"")+"|`([^`]|``)+`|[^\W\d][\w$]*)"""
 _NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
-class KeyKind(StrEnum):
-    """The comparison rules of a type."""
+class KeyType(StrEnum):
+    """A group of database types whose keys a dynamic filter can push down: numbers are compared as in Spark."""
 
     WHOLE = "whole numbers"
     DECIMAL = "decimal numbers"
     TEXT = "texts"
-    """Identical strings are equal in every database; their order differs, and other strings may be equal as well."""
+    """Identical strings are equal in every database. Their order differs, and different strings may be equal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A read of columns of a database table that meet conditions in the database's SQL.
+class ReadRequest:
+    """A read of some columns of the rows of a database table that meet conditions in the database's SQL.
 
-    `table` is the name of a table, or a query in parentheses with an alias, in the user's spelling; `columns` are
-    unquoted.
+    `table` is the name of a table, or a query in parentheses with an alias, as the user spells it. `columns` are
+    unquoted; `quote` quotes a name for the database.
     """
 
     table: str
@@ -56,9 +55,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TableEstimate:
-    """The estimate of a request by the database's statistics.
+    """The estimated rows of a request, and how to split them.
 
-    `split_conditions` returns the conditions of at most a number of splits, and `split_by` describes them.
+    `row_bytes` is the average size of a row in bytes. `split_conditions` returns the SQL conditions (None: all rows) of
+    at most a number of splits; `split_by` describes the splits.
     """
 
     rows: float
@@ -71,22 +71,22 @@ class TableEstimate:
 class UniqueKey:
     """A unique index, which determines the row that an upsert replaces.
 
-    `columns` are in lower case, with an empty string for an expression. `filled` are those that get a value if an
-    INSERT omits them: a default, a generated value, or 0 without strict mode. `is_whole` says whether the index has
-    only whole columns, no expressions or prefixes.
+    `columns` are in lower case, with an empty string for an expression. `filled` are the expressions, and the columns
+    that get a value if an INSERT omits them: a default, a generated value, or 0 without strict mode. `is_whole` says
+    whether the index has neither expressions nor prefixes of columns.
     """
 
     columns: frozenset[str]
     filled: frozenset[str]
     is_whole: bool
 
-    def may_replace_another(self, key: frozenset[str], written: frozenset[str]) -> bool:
-        """Return whether rows with the `written` columns may conflict in this index with rows of another `key`."""
-        return not (self.is_whole and self.columns >= key) and self.columns - self.filled <= written
+    def may_replace_another(self, key: frozenset[str], row_columns: frozenset[str]) -> bool:
+        """Whether rows with these columns may conflict in this index with rows that have another value of `key`."""
+        return not (self.is_whole and self.columns >= key) and self.columns - self.filled <= row_columns
 
 
 def single_split(_database: JdbcConnection, _count: int) -> list[str | None]:
-    """Return the only split of a table that cannot be divided."""
+    """Return the condition of the single split of a table that cannot be divided."""
     return [None]
 
 
@@ -94,21 +94,21 @@ class JdbcDialect(ABC):
     """A kind of database."""
 
     name: ClassVar[str]
-    prefixes: ClassVar[tuple[str, ...]]
-    """The prefixes of its URLs."""
+    url_prefixes: ClassVar[tuple[str, ...]]
+    """The prefixes of the database's URLs."""
     fetch_size: ClassVar[int] = 10_000
     """Rows per fetch; by default some drivers load the whole result into memory."""
     no_snapshot_reason: ClassVar[str] = ""
-    """Why several splits cannot read the same snapshot; empty if they can."""
-    comparable: ClassVar[Mapping[str, KeyKind]] = {}
-    """The types, in lower case, whose values the database compares like Spark."""
-    transactional: ClassVar[str] = ""
+    """The reason why several splits cannot read the same snapshot; empty if they can."""
+    comparable_types: ClassVar[Mapping[str, KeyType]] = {}
+    """The key types of those database types whose keys can be pushed down, by type names in lower case."""
+    transactional_suffix: ClassVar[str] = ""
     """The suffix of CREATE TABLE for tables whose writes can be rolled back."""
     prefix_query: ClassVar[str]
-    """The query for the tables whose names begin with a prefix; its values are the prefix, again, and its schema."""
-    isolation: ClassVar[str] = ""
-    """The statement that sets the isolation level with which an overwrite sees, or waits for, all other commits."""
-    lock_timeout: ClassVar[str] = ""
+    """The query for the tables whose names begin with a prefix; its parameters: the prefix, twice, and the schema."""
+    isolation_statement: ClassVar[str] = ""
+    """The statement that sets an isolation level with which an overwrite sees, or waits for, all other commits."""
+    lock_timeout_statement: ClassVar[str] = ""
     """The statement that limits waits for locks to a minute; empty if the database has such a limit by default."""
     has_users: ClassVar[bool] = True
     """Whether connections belong to database users."""
@@ -129,16 +129,16 @@ class JdbcDialect(ABC):
         return self.connect_timeouts(seconds)
 
     @abstractmethod
-    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
-        """Return an estimate by statistics, without reading the table."""
+    def estimate(self, database: JdbcConnection, request: ReadRequest) -> TableEstimate:
+        """Return an estimate by statistics of the database or by samples, without reading the whole table."""
 
     def export_snapshot(self, database: JdbcConnection) -> str | None:  # noqa: ARG002
-        """Open a snapshot that lasts as long as the connection; return the statement with which others import it."""
+        """Open a snapshot that lasts as long as the connection; return the statement to import it, or None."""
         return None
 
     @abstractmethod
     def has_table(self, database: JdbcConnection, table: str) -> bool:
-        """Return whether a table of this name exists."""
+        """Whether a table of this name exists."""
 
     def tables_with_prefix(self, database: JdbcConnection, prefix: str) -> list[str]:
         """Return the tables whose names begin with a prefix, in the schema of the prefix."""
@@ -146,41 +146,43 @@ class JdbcDialect(ABC):
         tables = database.rows(self.prefix_query, name, name, schema)
         return [f"{schema}.{table}" if schema else str(table) for (table,) in tables]
 
-    def copy(self, source: str, target: str, columns: Sequence[str], key: Sequence[str], marks: tuple[str, str]) -> str:
-        """Return the statement that copies the rows of a single attempt of each task, or replaces rows of the same key.
+    def copy_statement(
+        self, staging: str, target: str, columns: Sequence[str], key: Sequence[str], task_columns: tuple[str, str]
+    ) -> str:
+        """Return the statement that copies the rows of a single attempt of each task; with a `key`, as an upsert.
 
-        `columns` and `key` are quoted. `marks` are the columns with the task and the attempt that have written a row.
-        Every attempt in the source is complete, so any attempt of a task will do.
+        `columns` and `key` are quoted. `task_columns` are the columns with the task and the attempt that wrote a row.
+        Every attempt in the staging table is complete, so the rows of any attempt of a task can be copied.
         """
-        task, attempt = marks
+        task, attempt = task_columns
         names = ", ".join(columns)
         on_conflict = self.on_conflict(key, [name for name in columns if name not in key]) if key else ""
         return (
-            f"INSERT INTO {target} ({names}) SELECT {names} FROM {source} WHERE ({task}, {attempt}) IN"
-            f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {on_conflict}"
+            f"INSERT INTO {target} ({names}) SELECT {names} FROM {staging} WHERE ({task}, {attempt}) IN"
+            f" (SELECT {task}, min({attempt}) FROM {staging} GROUP BY {task}) {on_conflict}"
         ).rstrip()
 
     def upsert_keys(self, database: JdbcConnection, table: str) -> list[UniqueKey] | None:  # noqa: ARG002
-        """Return the unique indexes that affect an upsert; None if the database considers only the named key."""
+        """Return the unique indexes that affect an upsert; None if only the index of its key does."""
         return None
 
-    def on_conflict(self, key: Sequence[str], others: Sequence[str]) -> str:
+    def on_conflict(self, key: Sequence[str], other_columns: Sequence[str]) -> str:
         """Return the clause of an INSERT that replaces rows with the same key."""
-        changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in other_columns)
         return f"ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")
 
     def free_writers(self, database: JdbcConnection) -> int | None:
-        """Return the number of additional connections that may write concurrently, None if unlimited."""
+        """Return how many more connections may write concurrently; None if unlimited."""
         return self.free_connections(database)
 
     def free_connections(self, database: JdbcConnection) -> int | None:  # noqa: ARG002
-        """Return the number of additional connections that the database accepts, None if unlimited."""
+        """Return how many more connections the database accepts; None if unlimited."""
         return None
 
 
 def default_connections(free: int | None) -> int | None:
-    """Return the default number of connections of a job, a share of the free ones; None if unlimited."""
-    return None if free is None else max(1, free // _CONNECTION_SHARE)
+    """Return the default number of connections of a job: half of the free connections; None if unlimited."""
+    return None if free is None else max(1, free // _CONNECTION_DIVISOR)
 
 
 def literal(text: str) -> str:

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.connectors.jdbc.dialect import JdbcDialect, KeyKind, Request, TableEstimate, literal, single_split
+from penstock.connectors.jdbc.dialect import JdbcDialect, KeyType, ReadRequest, TableEstimate, literal, single_split
 from penstock.connectors.jdbc.splits import key_conditions, page_bounds, weighted_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from penstock.spark.io.jdbc import JdbcConnection
 
-_TABLE = """
+_TABLE_QUERY = """
 SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_setting('block_size')::int,
   pg_is_in_recovery()
 FROM pg_class c WHERE c.oid = to_regclass(?)
 """
-_LOCKABLE = "SELECT 1 FROM pg_class WHERE oid = to_regclass(?) AND relkind IN ('r', 'p')"
-_PARTS = """
+_LOCKABLE_QUERY = "SELECT 1 FROM pg_class WHERE oid = to_regclass(?) AND relkind IN ('r', 'p')"
+_PARTITIONS_QUERY = """
 WITH RECURSIVE tree AS (
   SELECT ?::oid AS oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
 )
 SELECT c.relkind, pg_relation_size(c.oid) / ?::bigint, am.amname
 FROM tree JOIN pg_class c USING (oid) LEFT JOIN pg_am am ON am.oid = c.relam
 """
-_LIKE = """
+_PREFIX_QUERY = """
 SELECT tablename FROM pg_tables WHERE substr(tablename, 1, length(?)) = ?
   AND schemaname = coalesce(nullif(replace(?, '"', ''), ''), current_schema())
 """
-# The columns whose histogram could divide the table: primary keys first, then the most distinct ones.
-_KEYS = """
+# A query for the columns whose histogram could divide the table: the primary key, then the most distinct columns.
+_COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), coll.collname
 FROM pg_stats s
 JOIN pg_class c ON c.oid = ?::oid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -46,7 +44,7 @@ WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.histogram_bound
 ORDER BY s.inherited DESC, i.indrelid IS NULL,
   CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * 1e9 ELSE s.n_distinct END DESC
 """
-_VALUES = """
+_VALUES_QUERY = """
 SELECT w.v::text AS shown, sum(w.f) FROM (
   SELECT unnest(s.histogram_bounds::text::{type}[]) AS v,
     (1 - s.null_frac - coalesce((SELECT sum(x) FROM unnest(s.most_common_freqs) x), 0))
@@ -57,7 +55,7 @@ SELECT w.v::text AS shown, sum(w.f) FROM (
   FROM pg_stats s, pg_class c, pg_namespace n WHERE {which}
 ) w GROUP BY w.v ORDER BY w.v {collate}
 """
-_WHICH = """
+_COLUMN_CONDITION = """
 c.oid = ?::oid AND n.oid = c.relnamespace AND s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = ?
 """
 _ORDERED = (
@@ -75,11 +73,11 @@ _ORDERED = (
     "timestamptz",
     "uuid",
 )
-"""Types with a total order; composite values may have null fields."""
+"""Types with a total order; composite types have none, as their values may have null fields."""
 _INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
 _FEW_SPLITS = 2
-"""The number of splits up to which an index scan is faster than a parallel scan of all pages."""
-_TID_RANGE_SCANS = 140_000
+"""The maximum number of splits with which reading all pages is slower than a single index scan."""
+_TID_SCAN_VERSION = 140_000
 """The server version from which a condition on ``ctid`` reads only the matching pages."""
 
 
@@ -87,14 +85,14 @@ class PostgresDialect(JdbcDialect):
     """PostgreSQL, and databases that use its protocol."""
 
     name: ClassVar[str] = "PostgreSQL"
-    prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
-    isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-    lock_timeout: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
-    prefix_query: ClassVar[str] = _LIKE
-    comparable: ClassVar[Mapping[str, KeyKind]] = {
-        **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyKind.WHOLE),
-        "numeric": KeyKind.DECIMAL,
-        **dict.fromkeys(("text", "varchar", "bpchar"), KeyKind.TEXT),
+    url_prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
+    isolation_statement: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    lock_timeout_statement: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
+    prefix_query: ClassVar[str] = _PREFIX_QUERY
+    comparable_types: ClassVar[Mapping[str, KeyType]] = {
+        **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyType.WHOLE),
+        "numeric": KeyType.DECIMAL,
+        **dict.fromkeys(("text", "varchar", "bpchar"), KeyType.TEXT),
     }
 
     def connect_timeouts(self, seconds: float) -> dict[str, str]:
@@ -105,39 +103,40 @@ class PostgresDialect(JdbcDialect):
         """Return the driver properties for timeouts of connecting and of every query."""
         return self.connect_timeouts(seconds) | {"socketTimeout": str(math.ceil(seconds))}
 
-    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
-        """Return the planner's estimate of rows and their width, with the pages of the catalogue."""
+    def estimate(self, database: JdbcConnection, request: ReadRequest) -> TableEstimate:
+        """Return the planner's estimate of the rows and their width, with splits by pages of the table if possible."""
         plan = _explain(database, request.statement)
         rows, width = float(plan["Plan Rows"]), float(plan["Plan Width"])
-        tables = database.rows(_TABLE, request.table) if request.is_table else []
+        tables = database.rows(_TABLE_QUERY, request.table) if request.is_table else []
         if not tables:
             return TableEstimate(rows, width, single_split, "a single split, as it is not a table")
-        oid, kind, version, block, standby = (str(value) for value in tables[0])
-        if standby == "t":
+        oid, relation_kind, version, block, is_standby = (str(value) for value in tables[0])
+        if is_standby == "t":
             return TableEstimate(rows, width, single_split, "a single split, as a standby cannot share a snapshot")
-        parts = database.rows(_PARTS, oid, block) if kind in "rpm" else []
-        has_pages = all(access == "heap" for part, _, access in parts if part in ("r", "m"))
-        if parts and has_pages and int(version) >= _TID_RANGE_SCANS and "f" not in {part for part, _, _ in parts}:
-            pages = [int(size or 0) for _, size, _ in parts]
-            split_by = "page ranges" if kind != "p" else "page ranges over its partitions"
-            by_index = bool(request.conditions) and plan["Node Type"] in _INDEX_SCANS
+        # Kinds of relations: r table, p partitioned table, m materialized view, f foreign table.
+        partitions = database.rows(_PARTITIONS_QUERY, oid, block) if relation_kind in "rpm" else []
+        has_pages = all(access == "heap" if kind in ("r", "m") else kind != "f" for kind, _, access in partitions)
+        if partitions and has_pages and int(version) >= _TID_SCAN_VERSION:
+            pages = [int(size or 0) for _, size, _ in partitions]
+            split_by = "page ranges" if relation_kind != "p" else "page ranges over its partitions"
+            prefers_index = bool(request.conditions) and plan["Node Type"] in _INDEX_SCANS
 
             def split_conditions(_: JdbcConnection, count: int) -> list[str | None]:
-                if by_index and count <= _FEW_SPLITS:
+                if prefers_index and count <= _FEW_SPLITS:
                     return [None]
                 bounds = [f"'({page},0)'::tid" for page in page_bounds(pages, count)]
-                return key_conditions("ctid", bounds, nullable=False)  # the last is open, for pages added later
+                return key_conditions("ctid", bounds, nullable=False)  # the last split has all later pages
 
             return TableEstimate(rows, width, split_conditions, split_by)
         return self._by_column(database, request, oid, rows, width)
 
     def _by_column(
-        self, database: JdbcConnection, request: Request, oid: str, rows: float, width: float
+        self, database: JdbcConnection, request: ReadRequest, oid: str, rows: float, width: float
     ) -> TableEstimate:
-        """Return an estimate for a table without pages of its own, which is divided by the histogram of a column."""
-        for name, type_name, collation in database.rows(_KEYS.format(types=", ".join(map(literal, _ORDERED))), oid):
+        """Return an estimate with splits by a histogram, for a table that cannot be split by pages."""
+        for name, type_name, collation in database.rows(_COLUMNS.format(types=", ".join(map(literal, _ORDERED))), oid):
             collate = f'COLLATE "{collation}"' if collation else ""
-            statement = _VALUES.format(type=type_name, which=_WHICH, collate=collate)
+            statement = _VALUES_QUERY.format(type=type_name, which=_COLUMN_CONDITION, collate=collate)
             histogram = database.rows(statement, oid, str(name), oid, str(name))
             if len(histogram) > 1:
                 values = [(str(value), float(share or 0)) for value, share in histogram]
@@ -152,7 +151,7 @@ class PostgresDialect(JdbcDialect):
 
                 return TableEstimate(rows, width, split_conditions, f"ranges of {name} by its histogram")
         return TableEstimate(
-            rows, width, single_split, "a single split, as it has neither pages nor an analysed column"
+            rows, width, single_split, "a single split, as it has neither pages nor an analyzed column"
         )
 
     def export_snapshot(self, database: JdbcConnection) -> str:
@@ -163,12 +162,12 @@ class PostgresDialect(JdbcDialect):
         return f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{name}'"
 
     def has_table(self, database: JdbcConnection, table: str) -> bool:
-        """Return whether the search path has the table."""
+        """Whether the search path has the table."""
         return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
 
     def lock(self, database: JdbcConnection, table: str) -> None:
-        """Lock the table: a DELETE would miss rows that others commit while it waits for their row locks."""
-        if database.rows(_LOCKABLE, table):
+        """Lock the table: a DELETE would miss rows that other jobs commit while it waits for their row locks."""
+        if database.rows(_LOCKABLE_QUERY, table):
             database.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
     def free_connections(self, database: JdbcConnection) -> int | None:
@@ -181,7 +180,7 @@ class PostgresDialect(JdbcDialect):
 
 
 def _is_ascending(database: JdbcConnection, bounds: Sequence[str], collate: str) -> bool:
-    """Return whether the database compares each bound as less than the next; else splits would overlap."""
+    """Whether the database compares each bound as less than the next bound; otherwise splits would overlap."""
     pairs = [f"{low} {collate} < {high} {collate}" for low, high in pairwise(bounds)]
     return not pairs or database.rows("SELECT " + " AND ".join(pairs)) == [("t",)]
 

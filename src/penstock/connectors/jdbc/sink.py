@@ -1,17 +1,18 @@
-"""Sink of database tables: rows are staged, and become visible in a single transaction."""
+"""Sink of database tables: rows are staged in a table, and become visible in a single transaction."""
 
 from __future__ import annotations
 
 import logging
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.base.arguments import check_settings, check_table, check_text, columns_of
 from penstock.base.masking import repr_without_secrets
 from penstock.config.options import SOURCES_TIMEOUT
-from penstock.connectors.core.base import Sink, SinkJob, TargetOptions, already_written, check_parallelism
+from penstock.connectors.core.base import Sink, SinkJob, TargetOptions, already_written, check_positive
 from penstock.connectors.core.extras import without_secrets
 from penstock.connectors.core.sink_checks import is_case_sensitive
 from penstock.connectors.core.timeouts import timeout
@@ -23,8 +24,8 @@ from penstock.connectors.jdbc.commit import (
     has_token,
     has_unique_key,
     recover_table,
-    user_key,
-    warn_of_staging,
+    secrets_key_of,
+    warn_not_dropped,
 )
 from penstock.connectors.jdbc.dialect import default_connections
 from penstock.connectors.jdbc.source import dialect_of, masked, with_absolute_path
@@ -35,8 +36,6 @@ from penstock.spark.bridge.jvm import Bridge, root_cause
 from penstock.spark.io.jdbc import JdbcTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -49,7 +48,10 @@ log = logging.getLogger("penstock.sinks")
 
 @dataclass(frozen=True)
 class JdbcSink(Sink):
-    """A table of a database. All rows of a job become visible in a single transaction, without rows of repeated tasks.
+    """A table of a database. All rows of a job become visible in a single transaction, each once.
+
+    >>> JdbcSink("jdbc:postgresql://db/shop", "orders", {"user": "etl"}, mode="upsert", key="id").key
+    ('id',)
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ class JdbcSink(Sink):
         An idempotency token for the rows. Once the table has it, a job with the same token writes nothing, so a job
         whose driver died can be repeated safely.
     parallelism
-        The number of writing tasks; if None, that of the upstream.
+        The number of writing tasks; if None, the tasks that compute the rows write them.
     max_connections
         The maximum number of tasks that write concurrently, each with its own connection, in addition to that of the
         driver. If None, half of the free connections of the database.
@@ -97,7 +99,7 @@ class JdbcSink(Sink):
                 f"tables of {masked(self.url)} cannot be written",
                 hint="supported are PostgreSQL, MySQL, MariaDB (by a jdbc:mysql: URL) and SQLite",
             )
-        check_parallelism(f"sink {self.table}", self.parallelism, self.max_connections)
+        check_positive(f"sink {self.table}", self.parallelism, self.max_connections)
         object.__setattr__(self, "url", with_absolute_path(self.url))
 
     @property
@@ -112,13 +114,13 @@ class JdbcSink(Sink):
 
     @property
     def adds(self) -> bool:
-        """Whether the mode retains existing rows."""
+        """Whether the mode is not ``overwrite``; an upsert replaces only single rows."""
         return self.mode != "overwrite"
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The unmasked URL and the properties."""
-        return {user_key(masked(self.url), self.properties): {**self.properties, "url": self.url}}
+        return {secrets_key_of(masked(self.url), self.properties): {**self.properties, "url": self.url}}
 
     def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
         """Return the properties, which are the options of Spark's writer."""
@@ -126,8 +128,8 @@ class JdbcSink(Sink):
 
     def recover(self, access: Access) -> None:
         """Complete or roll back the interrupted commit of a dead process."""
-        address = user_key(masked(self.url), self.properties)
-        recover_table(access, masked(self.url), address, self.table)
+        secrets_key = secrets_key_of(masked(self.url), self.properties)
+        recover_table(access, masked(self.url), secrets_key, self.table)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Connect to the database, check the table, and whether it has the job's token already."""
@@ -149,17 +151,17 @@ class JdbcSink(Sink):
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
             columns = list(connection.column_types(f"SELECT * FROM {self.table} WHERE 1 = 0")) if exists else None
             connections = self.max_connections or default_connections(dialect.free_writers(connection))
-            keys = dialect.upsert_keys(connection, self.table) if self.mode == "upsert" else None
-            has_ledger = self._has_ledger(dialect, connection)
+            unique_keys = dialect.upsert_keys(connection, self.table) if self.mode == "upsert" else None
+            can_write_ledger = self._can_write_ledger(dialect, connection)
             is_committed = self.token is not None and has_token(dialect, connection, self.table, self.token)
         if is_committed:
-            log.warning("%s holds %s already, nothing is written", self.table, self.token)
+            log.warning("%s already has the rows of token %s, nothing is written", self.table, self.token)
         existing = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive(spark))
         target = JdbcTarget(bridge, options)
-        return _JdbcSinkJob(self, dialect, target, existing, keys, is_committed, connections, has_ledger)
+        return _JdbcSinkJob(self, dialect, target, existing, unique_keys, is_committed, connections, can_write_ledger)
 
-    def _has_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
-        """Return whether the user may write to the ledger; raise an error if not and there is a token."""
+    def _can_write_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
+        """Whether the user may write to the ledger; if not, raise `SinkError` for a sink with a token."""
         try:
             check_ledger(dialect, database)
         except Exception as error:
@@ -167,10 +169,15 @@ class JdbcSink(Sink):
                 raise SinkError.no_ledger(
                     self.table, masked(self.url), masked(root_cause(error)), self.token
                 ) from error
-            log.info("%s is written without a receipt", self.table, exc_info=True)
+            log.info("%s is written without a receipt in penstock_commits", self.table, exc_info=True)
             return False
         if self.token is not None and not has_unique_key(database):
-            raise SinkError.ledger_without_key(self.table, masked(self.url), self.token)
+            target = f"table {self.table} of {masked(self.url)}"
+            raise SinkError(
+                f"{target} cannot be written with the token {self.token!r}: two runs could write its rows",
+                cause="the table penstock_commits has no unique key of target and token",
+                hint="CREATE UNIQUE INDEX penstock_commits_key ON penstock_commits (target, token)",
+            )
         return True
 
 
@@ -178,8 +185,9 @@ class JdbcSink(Sink):
 class _JdbcSinkJob(SinkJob):
     """Write into a staging table that the commit copies into the target.
 
-    `existing` are the columns of the target, None if it does not exist, and `keys` the unique indexes that affect an
-    upsert. `connections` is the maximum number of tasks that write concurrently, None if unlimited.
+    `existing` are the columns of the target, None if it does not exist. `unique_keys` are the unique indexes that
+    affect an upsert; None if only that of its key does. `connections` is the maximum number of tasks that write
+    concurrently, None if unlimited. `_names` and `_columns` (quoted) are the names of the rows' columns in the table.
     """
 
     calls_python = False
@@ -188,40 +196,55 @@ class _JdbcSinkJob(SinkJob):
     dialect: JdbcDialect
     target: JdbcTarget
     existing: TableColumns | None
-    keys: list[UniqueKey] | None
+    unique_keys: list[UniqueKey] | None
     is_committed: bool
     connections: int | None
-    has_ledger: bool
+    can_write_ledger: bool
     _columns: list[str] = field(default_factory=list, init=False)
     _names: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         schema, dot, table = self.sink.table.rpartition(".")
         stem = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_"
-        # Runs with the same token may overlap, each with its own staging table; the first to commit drops all of them.
+        # Runs with the same token may overlap, each with a separate staging table; the first commit drops all of them.
         token_hash = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.sink.table} {self.sink.token}").hex[:12]
-        self._of_token = f"{stem}{token_hash}_" if self.sink.token is not None else None
-        self._staging = f"{self._of_token or stem}{uuid.uuid4().hex[:12]}"
+        self._token_prefix = f"{stem}{token_hash}_" if self.sink.token is not None else None
+        self._staging = f"{self._token_prefix or stem}{uuid.uuid4().hex[:12]}"
 
     def check(self, schema: StructType) -> None:
         if self.existing is not None and not self.is_committed:
-            names = self.existing.of(schema)
+            names = self.existing.resolve(schema)
             if self.sink.mode == "upsert":
                 self._check_key(frozenset(name.lower() for name in names))
 
-    def _check_key(self, written: frozenset[str]) -> None:
-        """Reject an upsert that would duplicate rows, or replace rows with other keys."""
+    def _check_key(self, row_columns: frozenset[str]) -> None:
+        """Reject an upsert that would duplicate rows, or replace rows with other keys; names are in lower case."""
         table, key = self.sink.table, frozenset(name.lower() for name in self.sink.key)
-        missing = [name for name in self.sink.key if name.lower() not in written]
+        missing = [name for name in self.sink.key if name.lower() not in row_columns]
         if missing:
-            raise SinkError.no_key_column(table, missing[0])
-        if self.keys is None:
+            raise SinkError(
+                f"the rows for table {table} have no column {missing[0]}",
+                cause="it is a key column, by which mode upsert finds the rows that it replaces",
+                hint='add the column, or use mode="append"',
+            )
+        if self.unique_keys is None:
             return
-        if not any(index.is_whole and index.columns == key for index in self.keys):
-            raise SinkError.no_unique_index(table, list(self.sink.key), self.dialect.name)
-        others = [sorted(index.columns) for index in self.keys if index.may_replace_another(key, written)]
-        if others:
-            raise SinkError.other_unique_index(table, others[0], self.dialect.name)
+        if not any(index.is_whole and index.columns == key for index in self.unique_keys):
+            columns, name = ", ".join(self.sink.key), self.dialect.name
+            raise SinkError(
+                f"table {table} has no unique index on exactly {columns}",
+                cause=f"{name} replaces only rows that are equal in a unique index, and would insert all others",
+                hint=f"CREATE UNIQUE INDEX ... ON {table} ({columns}), or pass the key of an existing unique index",
+            )
+        conflicting = [index for index in self.unique_keys if index.may_replace_another(key, row_columns)]
+        if conflicting:
+            columns = ", ".join(name or "an expression" for name in sorted(conflicting[0].columns))
+            name = self.dialect.name
+            raise SinkError(
+                f"rows of table {table} cannot be replaced by the key alone: it has a unique index on {columns}",
+                cause=f"{name} replaces the row that is equal in any unique index, so other rows could be removed",
+                hint="drop the index, or write the rows to a separate table and merge them in SQL",
+            )
 
     @property
     def nothing_to_write(self) -> str | None:
@@ -232,44 +255,44 @@ class _JdbcSinkJob(SinkJob):
             self._drop()
             return
         if self.existing is not None:
-            df = df.toDF(*self.existing.of(df.schema))
+            df = df.toDF(*self.existing.resolve(df.schema))
         self._names = df.columns
         self._columns = [self.target.quoted(name) for name in self._names]
         columns = f"{self.target.columns(df)}, {TASK} int, {ATTEMPT} bigint"
         with self.target.connect() as database:
-            database.run(f"CREATE TABLE {self._staging} ({columns}) {self.dialect.transactional}".rstrip())
+            database.run(f"CREATE TABLE {self._staging} ({columns}) {self.dialect.transactional_suffix}".rstrip())
         try:
             self.target.append(self._staging, df, (TASK, ATTEMPT), self.connections)
         except Exception:
-            if not self._other_has_committed():
+            if not self._has_another_run_committed():
                 raise
             self.is_committed = True
             self._drop()
 
-    def _other_has_committed(self) -> bool:
-        """Return whether another run has committed the token meanwhile, so that an error of this run is irrelevant."""
+    def _has_another_run_committed(self) -> bool:
+        """Whether another run has committed the token meanwhile, so that this run has nothing left to do."""
         if self.sink.token is None:
             return False
         try:
             with self.target.connect() as database:
                 is_committed = has_token(self.dialect, database, self.sink.table, self.sink.token)
-        except Exception:  # the database is unreachable: report the first error
+        except Exception:  # the database is unreachable: the caller raises the error of the write
             log.debug("the ledger could not be read", exc_info=True)
             return False
         if is_committed:
-            log.warning("another run has written %s to %s", self.sink.token, self.sink.table)
+            log.warning("another run has written token %s to %s", self.sink.token, self.sink.table)
         return is_committed
 
     def prepare(self) -> Prepared:
-        """Create the table if needed, as DDL may commit implicitly, and return the record of the staged rows."""
+        """Create the table if needed, now because DDL may commit implicitly; return the record of the staged rows."""
         sink = self.sink
-        written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
+        spellings = {name.lower(): name for name in self._names} | {name: name for name in self._names}
         key = [
-            self.target.quoted(written.get(name) or written.get(name.lower(), name))
+            self.target.quoted(spellings.get(name) or spellings.get(name.lower(), name))
             for name in columns_of(sink.key, sink.table)
         ]
         # The receipt in the ledger shows whether the job has committed if the response to COMMIT is lost.
-        receipt = f"job {uuid.uuid4().hex}" if self.has_ledger and sink.token is None else None
+        receipt = f"job {uuid.uuid4().hex}" if self.can_write_ledger and sink.token is None else None
         record = PreparedJdbc(
             masked(sink.url),
             sink.table,
@@ -279,7 +302,7 @@ class _JdbcSinkJob(SinkJob):
             "" if self.is_committed else self._staging,
             sink.token,
             receipt,
-            self._of_token,
+            self._token_prefix,
             without_secrets(sink.properties),
         )
         if not self.is_committed:
@@ -296,17 +319,17 @@ class _JdbcSinkJob(SinkJob):
             self._drop()
 
     def refresh(self) -> None:
-        """Invalidate cached readers of the table, as Spark does after a write."""
+        """Recompute cached DataFrames that read the table, as Spark does after a write."""
         if self.is_committed:
             return
         try:
             self.target.refresh(self.sink.table)
         except Exception:
-            log.warning("cached readers of %s could not be refreshed", self.sink.table, exc_info=True)
+            log.warning("cached DataFrames that read %s could not be refreshed", self.sink.table, exc_info=True)
 
     def _drop(self) -> None:
         try:
             with self.target.connect() as database:
                 database.run(f"DROP TABLE IF EXISTS {self._staging}")
-        except Exception as error:  # noqa: BLE001 - the job itself has ended
-            warn_of_staging(self._staging, masked(self.sink.url), error)
+        except Exception as error:  # noqa: BLE001 - no job needs the staging table
+            warn_not_dropped(self._staging, masked(self.sink.url), error)

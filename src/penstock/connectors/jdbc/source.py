@@ -1,10 +1,11 @@
-"""Source of database tables, split by the statistics of the database."""
+"""Source of database tables, which is split by the statistics of the database."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING
 from penstock.base.arguments import check_settings, check_table, check_text
 from penstock.base.masking import can_be_stored, repr_without_secrets
 from penstock.base.units import show_bytes, show_count
-from penstock.connectors.core.base import ParallelismInferenceContext, Source, check_parallelism
+from penstock.connectors.core.base import ParallelismInferenceContext, Source, check_positive
 from penstock.connectors.core.scan import Scan
 from penstock.connectors.core.splits import choose_split_count
 from penstock.connectors.core.timeouts import call_within_timeout, timeout
-from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, default_connections, single_split
+from penstock.connectors.jdbc.dialect import JdbcDialect, ReadRequest, TableEstimate, default_connections, single_split
 from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
@@ -25,8 +26,6 @@ from penstock.errors import SourceError, SourceTimeoutError
 from penstock.spark.bridge.jvm import root_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.spark.bridge.handles import Session
@@ -37,21 +36,22 @@ log = logging.getLogger("penstock.sources")
 
 _TIMEOUT_FRACTION = 0.9
 """The fraction of the timeout after which a failed connection is reported as timed out."""
-_COARSE = 16
+_COARSE_FACTOR = 16
 """The size of a large split, as a multiple of the volume per task: connections cost more to open than files."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
-_HIDDEN = "***"
+URL_MASK = "***"
+"""The mask of a secret in a URL."""
 _USER_INFO = re.compile(r"(//[^:/@\s]*:)[^\s/?#]*@")
 _PARAMETERS = (
     re.compile(r"(?<=[?&;])(?P<key>[\w.-]+)=(?P<value>[^&;\s]*)"),
     re.compile(r"(?<=[(,])(?P<key>[\w.-]+)=(?P<value>[^,)\s]*)(?=[^(\s]*\))"),
 )
-"""Parameters of a URL: those after a question mark, and those in the parentheses of MySQL's hosts."""
+"""Patterns of parameters in a URL: in its query string, and in the parentheses of MySQL's hosts."""
 
 
 def dialect_of(url: str) -> JdbcDialect | None:
     """Return the dialect of a URL, None if the database is not supported."""
-    return next((dialect for dialect in DIALECTS if url.startswith(dialect.prefixes)), None)
+    return next((dialect for dialect in DIALECTS if url.startswith(dialect.url_prefixes)), None)
 
 
 def with_absolute_path(url: str) -> str:
@@ -62,25 +62,23 @@ def with_absolute_path(url: str) -> str:
 
 def masked(url: str) -> str:
     """Mask possible secrets in a URL, or in a text with URLs."""
-    text = _USER_INFO.sub(rf"\1{_HIDDEN}@", url)
+    text = _USER_INFO.sub(rf"\1{URL_MASK}@", url)
     for parameters in _PARAMETERS:
         text = parameters.sub(_mask_parameter, text)
     return text
 
 
-def is_masked(url: str) -> bool:
-    """Return whether a part of a URL is masked."""
-    return _HIDDEN in url
-
-
 def _mask_parameter(parameter: re.Match[str]) -> str:
     key, value = parameter["key"], parameter["value"]
-    return f"{key}={value if can_be_stored(key, value) else _HIDDEN}"
+    return f"{key}={value if can_be_stored(key, value) else URL_MASK}"
 
 
 @dataclass(frozen=True)
 class JdbcSource(Source):
     """A table of a database, or a query.
+
+    >>> JdbcSource("jdbc:postgresql://db/shop", "orders", {"user": "etl"}, max_connections=4).name
+    'orders'
 
     Parameters
     ----------
@@ -93,8 +91,8 @@ class JdbcSource(Source):
     parallelism
         The number of tasks; if None, inferred from the statistics.
     max_connections
-        The maximum number of tasks that read concurrently, each with its own connection; the driver needs another
-        for a shared snapshot. If None, half of the free connections of the database.
+        The maximum number of tasks that read concurrently, each with its own connection; the driver needs another for a
+        shared snapshot. If None, half of the free connections of the database.
     """
 
     url: str
@@ -112,10 +110,10 @@ class JdbcSource(Source):
         if self.url.startswith("jdbc:mariadb:"):
             raise SourceError(
                 f"{masked(self.url)} would be read wrongly",
-                cause="Spark has no dialect for this URL and quotes columns in a way that MariaDB takes for texts",
-                hint="write jdbc:mysql:...?permitMysqlScheme with driver org.mariadb.jdbc.Driver",
+                cause="Spark has no dialect for this URL, and MariaDB reads column names in its queries as strings",
+                hint="use the URL jdbc:mysql:...?permitMysqlScheme with the driver org.mariadb.jdbc.Driver",
             )
-        check_parallelism(f"table {self.table}", self.parallelism, self.max_connections)
+        check_positive(f"table {self.table}", self.parallelism, self.max_connections)
         object.__setattr__(self, "url", with_absolute_path(self.url))
 
     @property
@@ -156,11 +154,12 @@ class JdbcSource(Source):
 class JdbcScan(Scan):
     """The scan of a database relation.
 
-    `request` returns the columns and conditions that the plan reads, `cores` is how many tasks run at a time, and
-    `max_connections` is the user's maximum of concurrent connections, or None.
+    `request` returns the columns and conditions that the plan reads, `cores` is the number of tasks that run
+    concurrently, and `max_connections` is the user's maximum of concurrent connections, or None. `_conditions` are the
+    conditions of the splits (None: all rows). Tasks run `_import_snapshot` to read the snapshot that `_snapshot` holds.
     """
 
-    uses_predicates = True  # they are pushed down into the query
+    uses_predicates = True  # the query has them as conditions
 
     relation: JdbcRelation
     dialect: JdbcDialect
@@ -171,35 +170,36 @@ class JdbcScan(Scan):
     _estimate: TableEstimate | None = field(default=None, init=False)
     _conditions: list[str | None] | None = field(default=None, init=False)
     _snapshot: JdbcConnection | None = field(default=None, init=False)
-    _begin: str | None = field(default=None, init=False)
+    _import_snapshot: str | None = field(default=None, init=False)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the statistics of the database."""
         with self._connect() as database:
-            estimate = self._estimated(database)
+            estimate = self._load_estimate(database)
             bound = context.parallelism_inference_upper_bound
             volume = context.data_volume_per_task
             fine = count_splits(estimate.rows, estimate.row_bytes, volume, bound)
-            coarse = count_splits(estimate.rows, estimate.row_bytes, _COARSE * volume, bound)
-            splits, fewer = choose_split_count(fine, coarse, self.cores)
+            coarse = count_splits(estimate.rows, estimate.row_bytes, _COARSE_FACTOR * volume, bound)
+            splits, reason_for_fewer = choose_split_count(fine, coarse, self.cores)
             connections = self.max_connections or default_connections(self.dialect.free_connections(database))
-            # Unlimited if all concurrent tasks have a connection.
+            # No limit on the splits if all concurrent tasks can have a connection.
             limit = connections if connections is not None and connections < self.cores else 1 << 30
             self._conditions = estimate.split_conditions(database, min(splits, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))} each"
-        capped = f", with at most {limit} connections" if limit < splits else f", {fewer}" if fewer else ""
-        self.reason = f"{rows} by {self.dialect.name}'s statistics, read in {estimate.split_by}{capped}"
+        cap = f"with at most {limit} connections" if limit < splits else reason_for_fewer
+        self.reason = f"{rows} by {self.dialect.name}'s statistics, read in {estimate.split_by}"
+        self.reason += f", {cap}" if cap else ""
         if len(self._conditions) > 1 and self.dialect.no_snapshot_reason:
             self.reason += f"; {self.dialect.no_snapshot_reason}"
         return len(self._conditions)
 
     @property
     def size_in_bytes(self) -> int | None:
-        """The estimated size by the statistics of the database; None if it cannot be reached."""
+        """The estimated size by the statistics of the database; None if the database cannot be reached."""
         if self._estimate is None:
             try:
                 with self._connect() as database:
-                    self._estimated(database)
+                    self._load_estimate(database)
             except Exception:
                 log.warning("%s could not be reached", self.relation.table, exc_info=True)
         return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else None
@@ -208,17 +208,17 @@ class JdbcScan(Scan):
         """Divide the table into at most `parallelism` splits; return the number of splits."""
         if self._conditions is None or len(self._conditions) != parallelism:
             with self._connect() as database:
-                self._conditions = self._estimated(database).split_conditions(database, parallelism)
+                self._conditions = self._load_estimate(database).split_conditions(database, parallelism)
         return len(self._conditions)
 
     def rows_not_read_once(self) -> int:
-        """Count the rows that meet the conditions of no split or of several splits, with a single query."""
+        """Count the rows that meet the condition of no split, or of several splits, with a single query."""
         conditions = [condition for condition in self._conditions or () if condition]
         if not conditions:  # a single split
             return 0
-        met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
+        number_met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
         with self._connect(limit_queries=False) as database:
-            ((count,),) = database.rows(f"SELECT count(*) FROM {self.relation.table} WHERE {met} <> 1")
+            ((count,),) = database.rows(f"SELECT count(*) FROM {self.relation.table} WHERE {number_met} <> 1")
         return int(count or 0)
 
     def with_filters(self, plan: LogicalPlan) -> JdbcScan:
@@ -232,12 +232,12 @@ class JdbcScan(Scan):
             log.warning("%s, read in %d splits: %s", self.relation.table, len(conditions), no_snapshot_reason)
         elif len(conditions) > 1 and self._snapshot is None:
             self._snapshot = self._connect()
-            self._begin = self.dialect.export_snapshot(self._snapshot)
+            self._import_snapshot = self.dialect.export_snapshot(self._snapshot)
         timeouts = self.dialect.connect_timeouts(timeout())
-        return self.relation.split(conditions, self._begin, self.dialect.fetch_size, timeouts)
+        return self.relation.split(conditions, self._import_snapshot, self.dialect.fetch_size, timeouts)
 
     def _connect(self, *, limit_queries: bool = True) -> JdbcConnection:
-        """Open a connection; `limit_queries` is False for queries that read the table itself, which have no timeout."""
+        """Open a connection; with `limit_queries` False, queries have no timeout, because they read the whole table."""
         seconds, start = timeout(), time.monotonic()
         dialect = self.dialect
         timeouts = dialect.query_timeouts(seconds) if limit_queries else dialect.connect_timeouts(seconds)
@@ -247,8 +247,8 @@ class JdbcScan(Scan):
             if time.monotonic() - start < _TIMEOUT_FRACTION * seconds:
                 raise
             cause = next(iter(masked(root_cause(error)).splitlines()), "")
-            database = f"the database of {self.relation.table}"
-            raise SourceTimeoutError.of(database, "connecting to it", seconds, cause) from error
+            target = f"the database of {self.relation.table}"
+            raise SourceTimeoutError.of(target, "connecting to it", seconds, cause) from error
 
     @property
     def is_open(self) -> bool:
@@ -256,15 +256,15 @@ class JdbcScan(Scan):
         return self._snapshot is not None
 
     def close(self) -> None:
-        """Close the snapshot; the scan cannot be read any more."""
+        """Close the snapshot; after that, the scan cannot be read."""
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
 
-    def _estimated(self, database: JdbcConnection) -> TableEstimate:
+    def _load_estimate(self, database: JdbcConnection) -> TableEstimate:
         if self._estimate is None:
-            read = self.request()
-            request = Request(self.relation.table, read.columns, read.conditions, self.relation.quoted)
+            needed = self.request()
+            request = ReadRequest(self.relation.table, needed.columns, needed.conditions, self.relation.quoted)
             try:
                 self._estimate = self.dialect.estimate(database, request)
             except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,23 +11,21 @@ from penstock.connectors.core.timeouts import timeout
 from penstock.errors import SinkError, SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from confluent_kafka import Consumer, KafkaError, Message, Producer
 
     from penstock.connectors.kafka.offsets import OffsetRange
 
 _ACKNOWLEDGEMENT_TIMEOUT = 20.0
 """Seconds to wait for the acknowledgements of written records."""
-_UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"})
+_UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"})  # names of errors
 _TIMEOUT_FRACTION = 0.9
 """The fraction of the timeout after which a failed request is reported as timed out."""
-_GROUP = "penstock"
-_BATCH = 5000
+_GROUP = "penstock"  # the client library requires a consumer group
+_MAX_BATCH_RECORDS = 5000
 _PROBE_SECONDS = 0.6
-"""Seconds to probe for records beyond the reported end; a broker may take half a second to respond."""
+"""Seconds without a record after which a probe for records beyond the reported end stops; brokers may need 0.5."""
 _MAX_PROBE_SECONDS = 5.0
-"""Seconds after which further records are treated as new."""
+"""The maximum seconds of a probe; records that arrive later count as new."""
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
 
 @contextmanager
 def _request(servers: str, description: str) -> Iterator[None]:
-    """Convert errors of the client in the block into a `SourceError`, or `SourceTimeoutError` if no broker responds."""
+    """Convert errors of the client to `SourceTimeoutError` if no broker responds in time, else to `SourceError`."""
     from confluent_kafka import KafkaException
 
     start = time.monotonic()
@@ -99,9 +98,9 @@ def reported_ends(
 def probed_ends(
     client: Consumer, reported: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
-    """Return the first offset, the end, and whether the record before the end was seen, by partition.
+    """Return the first offset, the end, and whether the record before the end was read, by partition.
 
-    Brokers may report an end before the last records, so records beyond the `reported_ends` are probed for.
+    Brokers may report an end before the last records, so this tries to read records beyond the `reported` ends.
     """
     from confluent_kafka import TopicPartition
 
@@ -112,7 +111,7 @@ def probed_ends(
     client.assign(not_empty)
     deadline, quiet_deadline = time.monotonic() + _MAX_PROBE_SECONDS, time.monotonic() + _PROBE_SECONDS
     while time.monotonic() < min(quiet_deadline, deadline):
-        for message in client.consume(_BATCH, timeout=0.1):
+        for message in client.consume(_MAX_BATCH_RECORDS, timeout=0.1):
             if message.error() is None:
                 partition = str(message.topic()), int(message.partition() or 0)
                 low, end, _ = ends[partition]
@@ -124,11 +123,11 @@ def probed_ends(
 def probe_beyond(
     client: Consumer, ends: Mapping[tuple[str, int], int], doubtful: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """Probe for records beyond some offsets, and return the new ends; empty if no records arrive for a while.
+    """Try to read records beyond some offsets; return the new ends of those partitions that have such records.
 
-    The probe waits until all `doubtful` partitions, for which the broker reports a lower end, are confirmed. It raises
-    `SourceTimeoutError` if the broker does not confirm one of them, and `SourceError` if a partition ends before its
-    offset, because its topic was recreated or truncated.
+    `doubtful` are the partitions for which the broker reports a lower end than in `ends`. The probe waits until the
+    broker has confirmed the ends of all of them. Raise `SourceTimeoutError` if the broker does not confirm an end, and
+    `SourceError` if a partition ends before its offset, because its topic was recreated or truncated.
     """
     from confluent_kafka import TopicPartition
 
@@ -138,14 +137,14 @@ def probe_beyond(
     while ends and (pending or not new_ends):
         if time.monotonic() - start >= (timeout() if pending else _PROBE_SECONDS):
             break
-        for message in client.consume(_BATCH, timeout=0.1):
+        for message in client.consume(_MAX_BATCH_RECORDS, timeout=0.1):
             partition, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
-            if partition not in ends:  # an event of the client itself
+            if partition not in ends:  # an event of the client library
                 continue
             if problem is None:
                 new_ends[partition] = (message.offset() or 0) + 1
             elif problem.name() == "_AUTO_OFFSET_RESET":
-                raise SourceError.gone(f"{partition[0]}-{partition[1]}", ends[partition], str(problem))
+                raise SourceError.missing_records(f"{partition[0]}-{partition[1]}", ends[partition], str(problem))
             if problem is None or problem.name() == "_PARTITION_EOF":
                 pending.discard(partition)
     for topic, number in sorted(pending):
@@ -170,7 +169,7 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
     """Yield the records of a range in batches.
 
     The end is detected by offset, as compaction may have removed records of the range. Raise `SourceError` if records
-    are gone, the broker fails, or reading ends before a record that was seen.
+    are gone, the broker fails, or the partition ends before a record that was seen (`OffsetRange.is_last_seen`).
     """
     from confluent_kafka import TopicPartition
 
@@ -179,8 +178,8 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
     position, last_record = offset_range.start, time.monotonic()
     while position < offset_range.end:
         batch: list[Message] = []
-        # Not more than the range has, as the client would wait for a full batch.
-        for message in client.consume(min(_BATCH, offset_range.end - position), timeout=1.0):
+        # At most as many as the range has, as the client waits for the requested number.
+        for message in client.consume(min(_MAX_BATCH_RECORDS, offset_range.end - position), timeout=1.0):
             problem = message.error()
             if problem is None:
                 last_record = time.monotonic()
@@ -188,8 +187,8 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
                 if position <= offset_range.end:
                     batch.append(message)
             elif problem.name() == "_PARTITION_EOF":
-                if not offset_range.seen and (message.offset() or 0) >= offset_range.end:
-                    position = offset_range.end  # the rest of the range was compacted away
+                if not offset_range.is_last_seen and (message.offset() or 0) >= offset_range.end:
+                    position = offset_range.end  # compaction has removed the last records of the range
             else:
                 _raise_if_permanent(problem, partition, position)
         if batch:
@@ -202,13 +201,13 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
 
 def _raise_if_permanent(problem: KafkaError, partition: str, position: int) -> None:
     if problem.name() == "_AUTO_OFFSET_RESET":
-        raise SourceError.gone(partition, position, str(problem))
-    if problem.fatal() or problem.name() not in _UNREACHABLE:  # the client retries the others itself
+        raise SourceError.missing_records(partition, position, str(problem))
+    if problem.fatal() or problem.name() not in _UNREACHABLE:  # else the client library retries
         raise SourceError(f"{partition} cannot be read further at offset {position}", cause=str(problem))
 
 
 def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mapping[str, Any]]) -> int:
-    """Write records, and wait until all are acknowledged; return their number. Raise `SinkError` if one is not."""
+    """Write records, and wait until all are acknowledged; return their number. Raise `SinkError` for any failure."""
     from confluent_kafka import Producer
 
     producer = Producer({"enable.idempotence": True, "linger.ms": 20, **properties, "bootstrap.servers": servers})
@@ -228,20 +227,20 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
         sent += 1
         if errors:
             break
-        if not sent % _BATCH:
+        if not sent % _MAX_BATCH_RECORDS:
             producer.poll(0)
     pending = producer.flush(_ACKNOWLEDGEMENT_TIMEOUT)
     if errors or pending or acknowledged < sent:
         raise SinkError(
             f"{sent - acknowledged} of {sent} records were not accepted by {servers}",
             cause=errors[0] if errors else f"no acknowledgement within {_ACKNOWLEDGEMENT_TIMEOUT:.0f} seconds",
-            hint="records before them are in the topic: a rerun writes them again",
+            hint="the other records are in the topic: another run writes them again",
         )
     return acknowledged
 
 
 def put(producer: Producer, record: Mapping[str, Any], on_delivery: Callable[[Any, Any], None]) -> None:
-    """Queue a record in a producer; `on_delivery` is called asynchronously with the error (or None) and the message."""
+    """Queue a record in a producer, which later calls `on_delivery` with the error (or None) and the message."""
     while True:
         try:
             producer.produce(**record, on_delivery=on_delivery)
@@ -252,13 +251,13 @@ def put(producer: Producer, record: Mapping[str, Any], on_delivery: Callable[[An
 
 def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of Spark's Kafka columns as the arguments of ``Producer.produce``."""
-    record = {name: _plain(value) for name, value in row.items() if value is not None and name != "headers"}
+    record = {name: _to_bytes(value) for name, value in row.items() if value is not None and name != "headers"}
     record.setdefault("value", None)
     if row.get("headers"):
-        record["headers"] = [(header["key"], _plain(header["value"])) for header in row["headers"]]
+        record["headers"] = [(header["key"], _to_bytes(header["value"])) for header in row["headers"]]
     return record
 
 
-def _plain(value: Any) -> Any:
+def _to_bytes(value: Any) -> Any:
     """Convert a ``bytearray`` of Spark to ``bytes``."""
     return bytes(value) if isinstance(value, bytearray) else value

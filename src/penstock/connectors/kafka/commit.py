@@ -1,10 +1,11 @@
-"""Commit records of topics: staged records that producers write in transactions."""
+"""Commit records of topics: producers write staged records and a receipt (an offset of a group) in transactions."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -12,40 +13,39 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit import Prepared
-from penstock.commit.names import MARK, check_files, check_path
-from penstock.connectors.core.extras import client_key, needs, secrets_for, with_secrets
+from penstock.commit.names import STAGING_SUFFIX, check_files, check_path
+from penstock.connectors.core.extras import client_key, require_module, secrets_for, with_secrets
+from penstock.connectors.core.splits import distribute_evenly
 from penstock.connectors.kafka import client
 from penstock.errors import CommitError, SinkError
-from penstock.spark.io.files import EVERY_ROW
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.files import FAIL_ON_UNREADABLE
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.run.jobs import cluster_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     import pyarrow as pa
     from confluent_kafka import Producer
 
     from penstock.commit import Access
     from penstock.spark.bridge.jvm import Bridge
 
-WRITTEN = 1
-"""The receipt of completely written records. A larger receipt is the claim of a run that writes them in parts."""
+ALL_WRITTEN = 1
+"""The receipt if all records are written. A larger receipt is the claim of a run that writes the records in parts."""
 _TIMEOUT = 30.0
 """Seconds to wait for the transaction coordinator."""
 _TRANSACTION_MILLISECONDS = 900_000
 """The maximum duration of a transaction; the default limit of brokers."""
-_STAGED = re.compile(rf"\.penstock-topic-{MARK}")
+_STAGING_FOLDER = re.compile(rf"\.penstock-topic-{STAGING_SUFFIX}")
 _RECEIPT_SECONDS = 6 * 24 * 3600.0
-"""Seconds for which a receipt certainly exists: by default, brokers retain a group's offsets for seven days, and a day
-is reserved for clock differences."""
+"""Seconds for which a receipt certainly exists: by default, brokers retain the offsets of a group for seven days; a day
+is subtracted for clock differences."""
 
 
 @dataclass(frozen=True)
 class TransactionalTopic:
     """A topic that producers write in transactions; `properties` are those of its clients.
 
-    Receipts are offsets of `topic` in a consumer group. Records without a topic go to `topic`.
+    Receipts are offsets of `topic`, committed for a consumer group. Records without a topic are written to `topic`.
     """
 
     servers: str
@@ -53,7 +53,7 @@ class TransactionalTopic:
     properties: Mapping[str, str] = field(repr=False)
 
     def producer(self, name: str) -> Producer:
-        """Register a producer with a transactional id, which fences earlier producers with the same id.
+        """Register a producer with the transactional id `name`, which fences earlier producers with this id.
 
         Raise `SinkError` if the brokers do not support transactions.
         """
@@ -78,9 +78,9 @@ class TransactionalTopic:
         return producer
 
     def write(self, producer: Producer, records: Iterable[Mapping[str, Any]]) -> int:
-        """Write records in the open transaction; return their number. Raise `SinkError` if one is not accepted."""
+        """Write records in the open transaction; return their number. Raise `SinkError` if any is not accepted."""
         errors: list[str] = []
-        written = 0
+        record_count = 0
 
         def on_delivery(error: Any, _message: Any) -> None:
             if error is not None:
@@ -88,11 +88,11 @@ class TransactionalTopic:
 
         for record in records:
             client.put(producer, {"topic": self.topic, **record}, on_delivery)
-            written += 1
+            record_count += 1
         producer.flush(_TIMEOUT)
         if errors:
             raise SinkError(f"records were not accepted by {self.servers}", cause=errors[0])
-        return written
+        return record_count
 
     def receipt(self, group: str) -> int:
         """Return the receipt of a consumer group; negative if there is none or it has expired."""
@@ -103,7 +103,7 @@ class TransactionalTopic:
         return int(committed.offset)
 
     def commit(self, producer: Producer, group: str, receipt: int) -> None:
-        """Commit a producer's transaction together with a receipt."""
+        """Write a receipt in a producer's transaction, and commit the transaction."""
         from confluent_kafka import TopicPartition
 
         with client.consumer(self.servers, {**self.properties, "group.id": group}) as consumer:
@@ -112,8 +112,8 @@ class TransactionalTopic:
         producer.commit_transaction(_TIMEOUT)
 
     def has_token(self, token: str) -> bool:
-        """Return whether the topic has the records of a token, unless its receipt has expired."""
-        return self.receipt(group_of(token)) == WRITTEN
+        """Whether the topic has the records of a token; False if the receipt has expired."""
+        return self.receipt(group_of(token)) == ALL_WRITTEN
 
 
 def group_of(token: str) -> str:
@@ -131,18 +131,17 @@ def transaction(producer: Producer) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # brokers are unreachable or have committed: the first error is raised
+        with suppress(Exception):  # the brokers are unreachable, or have committed: the error of the block is raised
             producer.abort_transaction(_TIMEOUT)
         raise
 
 
 @dataclass(frozen=True)
 class PreparedTopic(Prepared):
-    """Commit record of staged records, and of the token whose receipt proves that they are written.
+    """Commit record of the staged records of a token.
 
-    Records without a topic go to `topic`. The receipt of the token is an offset of a consumer group named after it.
-    `properties` are those of the producer without secrets. `prepared_at` is the time of `prepare` in seconds since the
-    epoch; None in journals of older releases.
+    Records without a topic are written to `topic`. `properties` are those of the producer without secrets.
+    `prepared_at` is the time of `prepare` in seconds since the epoch; None in journals of older releases.
     """
 
     is_reversible: ClassVar[bool] = False
@@ -173,54 +172,59 @@ class PreparedTopic(Prepared):
     def check_names(self) -> None:
         """Reject a folder that is not a staging folder of topics."""
         check_path(self.staging)
-        if _STAGED.fullmatch(self.staging.rpartition("/")[2]) is None:
+        if _STAGING_FOLDER.fullmatch(self.staging.rpartition("/")[2]) is None:
             raise ValueError(f"{self.staging!r} is not a folder of staged records")
 
-    def ready(self, access: Access) -> None:
+    def make_ready(self, access: Access) -> None:
         """Register the producer of the token, which fails if the brokers do not support transactions."""
         self._producer(access)
 
     def is_committed(self, access: Access) -> bool:
-        """Return whether the receipt proves that all records are written, after fencing a producer that died.
+        """Whether the receipt proves that all records are written, after fencing the producer of a dead process.
 
         Raise `CommitError` if that is unknown, because the receipt may have expired.
         """
         self._producer(access)
-        return self._unexpired_receipt(access) == WRITTEN
+        return self._unexpired_receipt(access) == ALL_WRITTEN
 
     def undo(self, access: Access) -> None:
         """Remove the staged records."""
-        Folder(access.bridge, self.staging).delete()
+        HadoopPath(access.bridge, self.staging).delete()
 
-    def finish(self, access: Access) -> None:
-        """Remove the staged records."""
-        Folder(access.bridge, self.staging).delete()
+    finish = undo
 
     def _receipt(self, access: Access) -> int:
         return self._destination(access).receipt(group_of(self.token))
 
     def _unexpired_receipt(self, access: Access) -> int:
+        """Return the receipt of the token; raise `CommitError` if it may have expired."""
         receipt = self._receipt(access)
-        if receipt < WRITTEN and self.prepared_at is not None and time.time() - self.prepared_at > _RECEIPT_SECONDS:
-            raise CommitError.receipt_expired(self.target, self.staging, _RECEIPT_SECONDS)
+        if receipt < ALL_WRITTEN and self.prepared_at is not None and time.time() - self.prepared_at > _RECEIPT_SECONDS:
+            days = f"{_RECEIPT_SECONDS / 86400:g} days"
+            raise CommitError(
+                f"it is unknown whether a job has committed to {self.target}",
+                cause=f"it wrote its journal more than {days} ago, and brokers may have removed its receipt, an offset "
+                "of a consumer group",
+                hint=f"check whether it has the job's records, then remove the journal and {self.staging} by hand",
+            )
         return receipt
 
     def _producer(self, access: Access) -> Producer:
-        """Register the producer of the token, which fences earlier producers of the same name."""
-        needs("confluent_kafka", "kafka", SinkError)
+        """Register the producer of the token, which fences earlier producers with the same transactional id."""
+        require_module("confluent_kafka", "kafka", SinkError)
         return self._destination(access).producer(f"penstock-{self.topic}:{self.token}")  # topics have no colon
 
     def _destination(self, access: Access) -> TransactionalTopic:
         properties = with_secrets(self.properties, secrets_for(access, self.address, self.servers))
         return TransactionalTopic(self.servers, self.topic, properties)
 
-    def _claimed_by_another(self) -> SinkError:
-        """Return the error of a run while another run is writing the same token in parts."""
+    def _claimed_by_another_run_error(self) -> SinkError:
+        """Return the error that another run is writing the records of the same token in parts."""
         return SinkError(
-            f"another run is writing {self.token} to topic {self.topic}, and has not ended",
-            cause="some of its records are there for good",
-            hint="its commit is completed by the next job that writes to the topic once its process has ended, or by "
-            "`penstock recover`; nothing is left to do then",
+            f"another run is writing token {self.token} to topic {self.topic}, and has not ended",
+            cause="some of its records are in the topic, and cannot be removed",
+            hint="when its process has ended, the next job that writes to the topic completes its commit, or "
+            "`penstock recover` does; then nothing is left to do",
         )
 
 
@@ -233,30 +237,30 @@ class PreparedKafka(PreparedTopic):
     def commit(self, access: Access) -> None:
         """Write all records and the receipt in a single transaction.
 
-        The producer is registered before the receipt is read, so that other producers that could write it are fenced.
+        Registering the producer before the receipt is read fences other producers that could write the receipt.
         """
         producer = self._producer(access)
         receipt = self._receipt(access)
-        if receipt == WRITTEN:
+        if receipt == ALL_WRITTEN:
             return
-        if receipt > WRITTEN:
-            raise self._claimed_by_another()
+        if receipt > ALL_WRITTEN:
+            raise self._claimed_by_another_run_error()
         destination = self._destination(access)
         with transaction(producer):
             destination.write(producer, staged_records(access, self.staging))
-            destination.commit(producer, group_of(self.token), WRITTEN)
+            destination.commit(producer, group_of(self.token), ALL_WRITTEN)
 
 
 def staged_records(access: Access, staging: str) -> Iterator[dict[str, Any]]:
-    """Yield staged records for a producer; they are fetched to the driver partition by partition."""
-    rows = access.bridge.spark.read.options(**EVERY_ROW).parquet(staging)
+    """Yield staged records for a producer; the driver fetches them partition by partition."""
+    rows = access.bridge.spark.read.options(**FAIL_ON_UNREADABLE).parquet(staging)
     for row in rows.toLocalIterator(prefetchPartitions=True):
         yield client.record_of(row.asDict(recursive=True))
 
 
 @dataclass(frozen=True)
 class PartDestination(TransactionalTopic):
-    """The destination of the parts of a run."""
+    """The topic to which the run `run` writes its parts."""
 
     run: str
 
@@ -269,9 +273,9 @@ class PartDestination(TransactionalTopic):
 class PreparedKafkaParts(PreparedTopic):
     """Commit record of records in parts, each of which a Spark task writes in a separate transaction.
 
-    The token's receipt is first the claim of this run, whose records a recovery completes, and at last `WRITTEN`. Each
-    part has its own receipt, which its transaction writes, so a repeated part is not written twice. `parts` are the
-    files of each part, relative to the staging folder.
+    The token's receipt is first the claim of this run, and `ALL_WRITTEN` when all parts are written. Recovery completes
+    a claimed commit. The transaction of each part writes a separate receipt, so a retried part is not written twice.
+    `run` is the name of the run. `parts` are the files of each part, relative to the staging folder.
     """
 
     kind: ClassVar[str] = "kafka parts"
@@ -286,37 +290,37 @@ class PreparedKafkaParts(PreparedTopic):
 
     @property
     def is_atomic(self) -> bool:
-        """False: readers may see some parts before others; a journal is needed to complete them."""
+        """False: readers may see some parts before others, and recovery needs a journal to complete the commit."""
         return False
 
     def commit(self, access: Access) -> None:
-        """Claim the token, write the parts without a receipt, and mark all records as written.
+        """Claim the token, write the parts that have no receipt, and write the receipt for all records.
 
         Raise `SinkError` if another run has claimed the token, or a record is not accepted.
         """
         producer = self._producer(access)
         receipt = self._receipt(access)
-        if receipt == WRITTEN:
+        if receipt == ALL_WRITTEN:
             return
-        if receipt > WRITTEN and receipt != self._claim:
-            raise self._claimed_by_another()
-        if receipt < WRITTEN:
+        if receipt > ALL_WRITTEN and receipt != self._claim:
+            raise self._claimed_by_another_run_error()
+        if receipt < ALL_WRITTEN:
             self._write_receipt(access, producer, self._claim)
         destination = PartDestination(self.servers, self.topic, self._destination(access).properties, self.run)
         write_parts(access.bridge, destination, self.staging, self.parts)
-        # With a new producer: some brokers reject the offsets of a producer's second transaction.
-        self._write_receipt(access, self._producer(access), WRITTEN)
+        # A new producer writes this receipt: some brokers reject the offsets of a producer's second transaction.
+        self._write_receipt(access, self._producer(access), ALL_WRITTEN)
 
     def has_begun(self, access: Access) -> bool:
-        """Return whether this run has claimed the token, so that some parts may be written."""
+        """Whether this run has claimed the token, so that some parts may be written, or all records are written."""
         self._producer(access)  # fences a concurrent claim
-        return self._unexpired_receipt(access) in {self._claim, WRITTEN}
+        return self._unexpired_receipt(access) in {self._claim, ALL_WRITTEN}
 
     @property
     def _claim(self) -> int:
-        """The receipt by which this run claims the records, unique to the run."""
+        """The receipt by which this run claims the token; unique to the run."""
         digest = hashlib.sha256(self.run.encode()).digest()
-        return WRITTEN + 1 + int.from_bytes(digest[:7])
+        return ALL_WRITTEN + 1 + int.from_bytes(digest[:7])
 
     def _write_receipt(self, access: Access, producer: Producer, receipt: int) -> None:
         with transaction(producer):
@@ -324,24 +328,22 @@ class PreparedKafkaParts(PreparedTopic):
 
 
 def divide_files(files: Iterable[tuple[str, int]], parts: int) -> tuple[tuple[str, ...], ...]:
-    """Divide files (names and sizes) into at most `parts` parts of about equal size; the largest files first."""
-    groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(parts)]
-    for name, size in sorted(files, key=lambda file: (-file[1], file[0])):
-        index = min(range(parts), key=lambda part: groups[part][0])
-        groups[index] = groups[index][0] + max(size, 1), [*groups[index][1], name]
-    return tuple(tuple(names) for _, names in groups if names)
+    """Divide files (names and sizes) into at most `parts` parts of about equal size, the largest files first."""
+    ordered = sorted(files, key=lambda file: (-file[1], file[0]))
+    names, sizes = [name for name, _ in ordered], [max(size, 1) for _, size in ordered]
+    return tuple(map(tuple, distribute_evenly(names, sizes, parts)))
 
 
 def write_part(destination: PartDestination, number: int, records: Iterable[Mapping[str, Any]]) -> int:
-    """Write a part in a transaction unless its receipt exists; return the number of written records."""
+    """Write part `number` in a transaction unless its receipt exists; return the number of written records."""
     name = destination.name(number)
     producer = destination.producer(name)
-    if destination.receipt(name) == WRITTEN:
+    if destination.receipt(name) == ALL_WRITTEN:
         return 0
     with transaction(producer):
-        written = destination.write(producer, records)
-        destination.commit(producer, name, WRITTEN)
-    return written
+        record_count = destination.write(producer, records)
+        destination.commit(producer, name, ALL_WRITTEN)
+    return record_count
 
 
 def write_parts(bridge: Bridge, destination: PartDestination, staging: str, parts: tuple[tuple[str, ...], ...]) -> None:
@@ -349,10 +351,10 @@ def write_parts(bridge: Bridge, destination: PartDestination, staging: str, part
     spark = bridge.spark
 
     def write(number: int) -> None:
-        rows = spark.read.options(**EVERY_ROW).parquet(*(f"{staging}/{name}" for name in parts[number]))
+        rows = spark.read.options(**FAIL_ON_UNREADABLE).parquet(*(f"{staging}/{name}" for name in parts[number]))
         rows.coalesce(1).mapInArrow(partial(_write, destination, number), "records bigint").collect()
 
-    # A separate job per part: in a common job, tasks would not know the number of their part.
+    # A separate Spark job per part: in a single job, tasks would not know the number of their part.
     with ThreadPoolExecutor(min(len(parts), cluster_cores(bridge)), "penstock-parts") as threads:
         for future in [threads.submit(write, number) for number in range(len(parts))]:
             future.result()

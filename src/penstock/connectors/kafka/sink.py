@@ -5,23 +5,24 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.base.arguments import check_settings, check_text, check_type
-from penstock.commit.journal import journals_at, read_own_journal, warehouse_of
+from penstock.commit.journal import journals_at, read_if_trusted, warehouse_of
 from penstock.commit.owner import Owner
-from penstock.commit.recovery import recover_own
+from penstock.commit.recovery import recover_if_trusted
 from penstock.connectors.core.base import (
     NothingToWrite,
     Sink,
     SinkJob,
     already_written,
-    check_parallelism,
-    checked_parallelism,
+    check_positive,
+    require_positive,
 )
-from penstock.connectors.core.extras import client_key, needs, without_secrets
+from penstock.connectors.core.extras import client_key, require_module, without_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.commit import (
     PreparedKafka,
@@ -32,11 +33,9 @@ from penstock.connectors.kafka.commit import (
 )
 from penstock.errors import SinkError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -54,12 +53,15 @@ COLUMNS = ("key", "value", "topic", "partition", "headers")
 class KafkaSink(Sink):
     """A topic of Kafka-compatible brokers.
 
-    With at-least-once delivery, tasks write records directly, and a repeated task writes its records again. With
+    With at-least-once delivery, tasks write records directly, and a retried task writes its records again. With
     exactly-once delivery, records are staged in Spark's warehouse and written in transactions when the job commits;
     readers of committed records see each once, even after crashes.
 
     The rows have a column ``value`` (binary or string), and may have ``key``, ``topic``, ``partition`` and ``headers``,
     as in Spark's own Kafka sink.
+
+    >>> KafkaSink("broker:9092", "orders", token="2024-01-01").is_exact
+    True
 
     Parameters
     ----------
@@ -96,15 +98,15 @@ class KafkaSink(Sink):
         check_text(self.servers, "KafkaSink", "servers, which are a text such as host:9092")
         check_type(self.topic, (str, type(None)), "KafkaSink", "the name of a topic, which is a text")
         check_settings(self.properties, "the properties of KafkaSink")
-        check_parallelism(f"sink {self.name}", self.parallelism)
+        check_positive(f"sink {self.name}", self.parallelism)
         if self.topic is None and (self.token is not None or self.delivery == EXACTLY_ONCE):
-            exact = "delivery exactly once" if self.token is None else "a token"
-            raise SinkError(f"{exact} without a topic", hint="give KafkaSink a topic; rows may still name another one")
+            setting = "delivery exactly once" if self.token is None else "a token"
+            raise SinkError(f"{setting} without a topic", hint="give KafkaSink a topic; rows may have a column topic")
         if self.delivery not in {None, *DELIVERIES}:
             raise SinkError(f"delivery {self.delivery!r} is not valid", hint=f"give {' or '.join(DELIVERIES)}")
         if self.delivery == AT_LEAST_ONCE and self.token is not None:
             raise SinkError("a token, and delivery at least once", hint="leave one of them out")
-        checked_parallelism(self.transactions, f"transactions of sink {self.name}")
+        require_positive(self.transactions, f"transactions of sink {self.name}")
         if self.transactions > 1 and not self.is_exact:
             raise SinkError(
                 f"{self.transactions} transactions, and delivery at least once", hint='give delivery="exactly-once"'
@@ -127,16 +129,16 @@ class KafkaSink(Sink):
 
     def recover(self, access: Access) -> None:
         """Complete or roll back the interrupted commit of a dead process."""
-        warehouse = Folder(access.bridge, warehouse_of(access.bridge))
+        warehouse = HadoopPath(access.bridge, warehouse_of(access.bridge))
         for path in journals_at(access, warehouse):
-            journal = read_own_journal(access, path)
+            journal = read_if_trusted(access, path)
             topics = [] if journal is None else [part for part in journal.parts if isinstance(part, PreparedTopic)]
             if any((part.servers, part.topic) == (self.servers, self.topic) for part in topics):
-                recover_own(access, path)
+                recover_if_trusted(access, path)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check that a broker responds and has the topic, and whether the topic has the job's token already."""
-        needs("confluent_kafka", "kafka", SinkError)
+        require_module("confluent_kafka", "kafka", SinkError)
         with client.consumer(self.servers, self.properties) as consumer:
             client.partitions_of(consumer, [self.topic] if self.topic else [], self.servers)
         if not self.is_exact or self.topic is None:
@@ -144,7 +146,7 @@ class KafkaSink(Sink):
         if self.token is None:
             return _TransactionalSinkJob(Bridge(spark), self, self.topic, f"run-{uuid.uuid4().hex}")
         if TransactionalTopic(self.servers, self.topic, self.properties).has_token(self.token):
-            log.warning("topic %s holds %s already, nothing is written", self.topic, self.token)
+            log.warning("topic %s already has the records of token %s, nothing is written", self.topic, self.token)
             return NothingToWrite(already_written(self.token))
         return _TransactionalSinkJob(Bridge(spark), self, self.topic, self.token)
 
@@ -156,7 +158,7 @@ class _KafkaSinkJob(SinkJob):
         self._sink = sink
 
     def check(self, schema: StructType) -> None:
-        """Reject rows without the columns of records."""
+        """Reject rows with unknown columns, and rows that lack the column ``value`` or a topic."""
         columns = schema.fieldNames()
         unknown = [name for name in columns if name not in COLUMNS]
         if "value" not in columns or unknown:
@@ -168,8 +170,8 @@ class _KafkaSinkJob(SinkJob):
             raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
 
     def write(self, df: DataFrame) -> None:
-        write = partial(_write, self._sink.servers, dict(self._sink.properties), self._sink.topic)
-        df.mapInArrow(write, "records bigint").collect()
+        write_rows = partial(_write, self._sink.servers, dict(self._sink.properties), self._sink.topic)
+        df.mapInArrow(write_rows, "records bigint").collect()
 
     def abort(self) -> None:
         """Do nothing: written records cannot be removed from a topic."""
@@ -184,8 +186,8 @@ class _TransactionalSinkJob(_KafkaSinkJob):
         super().__init__(sink)
         self._topic = topic
         self._token = token
-        name = f".penstock-topic-{uuid.uuid4().hex[:12]}-{Owner.me().tag}"
-        self._staging = Folder(bridge, warehouse_of(bridge)).child(name)
+        name = f".penstock-topic-{uuid.uuid4().hex[:12]}-{Owner.current().tag}"
+        self._staging = HadoopPath(bridge, warehouse_of(bridge)).child(name)
 
     def write(self, df: DataFrame) -> None:
         df.write.mode("error").parquet(str(self._staging))
@@ -201,8 +203,8 @@ class _TransactionalSinkJob(_KafkaSinkJob):
     def prepare(self) -> Prepared:
         self._staging.sync()
         common = self._sink.servers, self._topic, self._token, str(self._staging)
-        properties, number = without_secrets(self._sink.properties), self._sink.transactions
-        parts = divide_files(self._staging.files_below(), number) if number > 1 else ()
+        properties, transactions = without_secrets(self._sink.properties), self._sink.transactions
+        parts = divide_files(self._staging.files_below(), transactions) if transactions > 1 else ()
         if len(parts) > 1:
             return PreparedKafkaParts(
                 *common, self._staging.name, parts, properties=properties, prepared_at=time.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,30 +14,31 @@ from pyspark.sql import types as T
 
 from penstock.base.arguments import check_members, check_settings, check_text
 from penstock.base.units import show_bytes
-from penstock.connectors.core.base import ParallelismInferenceContext, ScanContext, check_parallelism
-from penstock.connectors.core.extras import needs
+from penstock.connectors.core.base import ParallelismInferenceContext, ScanContext, check_positive
+from penstock.connectors.core.extras import require_module
 from penstock.connectors.core.split_source import SplitSource, arrow_schema
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.offsets import OffsetRange, split_by_backlog, tasks_for
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
     from confluent_kafka import Consumer, Message
     from pyspark.sql.types import StructType
 
 Position = str | dt.datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, a time, or offsets by (topic, partition)."""
-_RECORD_BYTES = 1024
-_MAX_AGE = 30.0
+_DEFAULT_RECORD_BYTES = 1024
+_MAX_INFERENCE_AGE = 30.0
 """Seconds for which the offsets of the parallelism inference are reused for the splits."""
 
 
 @dataclass(frozen=True)
 class KafkaSource(SplitSource):
     """Topics of Kafka-compatible brokers. The columns are those of Spark's own Kafka source.
+
+    >>> KafkaSource("broker:9092", ["orders", "returns"], start={("orders", 0): 7, ("returns", 0): 0}).name
+    'orders, returns'
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class KafkaSource(SplitSource):
     topics
         The name of a topic, or several names.
     start, end
-        ``earliest``, ``latest``, a time, or an offset for each (topic, partition). `end` is resolved when the job runs.
+        ``earliest``, ``latest``, a time, or an offset for each (topic, partition). Both are resolved when the job runs.
     properties
         Further properties of librdkafka's consumer.
     record_bytes
@@ -60,7 +61,7 @@ class KafkaSource(SplitSource):
     start: Position = "earliest"
     end: Position = "latest"
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    record_bytes: int = _RECORD_BYTES
+    record_bytes: int = _DEFAULT_RECORD_BYTES
     parallelism: int | None = None
     _inferred: deque[tuple[float, list[OffsetRange]]] = field(
         default_factory=lambda: deque(maxlen=1), init=False, repr=False, compare=False
@@ -75,9 +76,9 @@ class KafkaSource(SplitSource):
         for position in (self.start, self.end):
             if isinstance(position, str) and position not in {"earliest", "latest"}:
                 raise SourceError(
-                    f"{position!r} is not a position in a topic", hint="give earliest, latest, a time, or offsets"
+                    f"{position!r} is not a position in a topic", hint="use earliest, latest, a time, or offsets"
                 )
-        check_parallelism(f"topic {self.name}", self.parallelism, self.record_bytes)
+        check_positive(f"topic {self.name}", self.parallelism, self.record_bytes)
 
     @property
     def name(self) -> str:
@@ -90,24 +91,25 @@ class KafkaSource(SplitSource):
         return _schema()
 
     def ranges(self) -> list[OffsetRange]:
-        """Return the range of offsets to read of each partition, by the current state of the topics."""
+        """Return the range of offsets to read from each partition, with `latest` as the current end."""
         with self._connect() as (consumer, reported):
             ends = client.probed_ends(consumer, reported)
-            first = self._offsets(consumer, self.start, ends)
-            last = self._offsets(consumer, self.end, ends)
+            starts = self._offsets(consumer, self.start, ends)
+            requested_ends = self._offsets(consumer, self.end, ends)
         ranges = []
-        for partition, (_, end, seen) in ends.items():
-            last_offset = max(first[partition], last[partition])
-            ranges.append(OffsetRange(*partition, first[partition], last_offset, seen=seen and last_offset == end))
+        for partition, (_, current_end, was_read) in ends.items():  # was the record before the end read?
+            end = max(starts[partition], requested_ends[partition])
+            is_last_seen = was_read and end == current_end
+            ranges.append(OffsetRange(*partition, starts[partition], end, is_last_seen=is_last_seen))
         return ranges
 
     def ends_after(self, reached: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return the current end of each partition, or an earlier offset if that is available faster.
+        """Return the current end of each partition, or an earlier end if the current end would take time to determine.
 
-        If the broker reports records beyond the reached offsets, its reported ends are returned; any records beyond
-        them follow with the next call. Probing for records beyond the ends takes time, so it is done only if the broker
-        reports no new records, and for partitions with a reported end below the reached offset. Raise `SourceError` if
-        a partition ends before the reached offset.
+        A broker may report an end that is too low. The true end is then determined by reading beyond it, which takes
+        time. So this is done only for partitions with a reported end below their offset in `reached`, and for all
+        non-empty partitions if the broker reports no records beyond `reached`. For others, return the reported end; a
+        later call returns the true end. Raise `SourceError` if a partition ends before its offset in `reached`.
         """
         with self._connect() as (consumer, reported):
             ends = {partition: max(high, reached.get(partition, 0)) for partition, (_, high) in reported.items()}
@@ -119,7 +121,7 @@ class KafkaSource(SplitSource):
     @contextmanager
     def _connect(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
         """Open a consumer, and yield it with the watermarks that the broker reports."""
-        needs("confluent_kafka", "kafka", SourceError)
+        require_module("confluent_kafka", "kafka", SourceError)
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
         with client.consumer(self.servers, self.properties) as consumer:
             partitions = client.partitions_of(consumer, topics, self.servers)
@@ -128,7 +130,7 @@ class KafkaSource(SplitSource):
     def _offsets(
         self, consumer: Consumer, position: Position, ends: Mapping[tuple[str, int], tuple[int, int, bool]]
     ) -> dict[tuple[str, int], int]:
-        """Resolve a position to an offset for each partition."""
+        """Resolve a position to an offset for each partition; `ends` is the result of `client.probed_ends`."""
         if isinstance(position, str):
             return {partition: low if position == "earliest" else high for partition, (low, high, _) in ends.items()}
         if isinstance(position, dt.datetime):
@@ -144,7 +146,7 @@ class KafkaSource(SplitSource):
         return {partition: position.get(partition, low) for partition, (low, _, _) in ends.items()}
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of tasks of the volume per task for the backlog."""
+        """Return the number of tasks for the backlog if each task reads the volume per task."""
         bound = context.parallelism_inference_upper_bound
         ranges = self.ranges()
         self._inferred.append((time.monotonic(), ranges))
@@ -157,8 +159,8 @@ class KafkaSource(SplitSource):
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[OffsetRange]:
         """Return ranges of offsets, none of which exceeds a task's share of the backlog."""
-        inferred_at, ranges = self._inferred.pop() if self._inferred else (-_MAX_AGE, [])
-        if time.monotonic() - inferred_at > _MAX_AGE:
+        inferred_at, ranges = self._inferred.pop() if self._inferred else (-_MAX_INFERENCE_AGE, [])
+        if time.monotonic() - inferred_at > _MAX_INFERENCE_AGE:
             ranges = self.ranges()
         tasks = tasks_for(ranges, self.record_bytes, context.data_volume_per_task, context.parallelism)
         return split_by_backlog(ranges, max(tasks, min(context.parallelism, len(ranges))))
@@ -170,8 +172,8 @@ class KafkaSource(SplitSource):
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range of offsets."""
         with client.consumer(self.servers, self.properties) as consumer:
-            for batch in client.messages(consumer, split):
-                yield record_batch(batch, columns)
+            for messages in client.messages(consumer, split):
+                yield record_batch(messages, columns)
 
 
 def _schema() -> StructType:
@@ -191,22 +193,22 @@ def _schema() -> StructType:
     )
 
 
-def record_batch(batch: Sequence[Message], columns: Sequence[str]) -> pa.RecordBatch:
+def record_batch(messages: Sequence[Message], columns: Sequence[str]) -> pa.RecordBatch:
     """Return records as an Arrow batch with the requested columns."""
     import pyarrow as pa
 
     schema = arrow_schema(_schema(), columns)
-    arrays = [pa.array([_VALUES[field.name](message) for message in batch], field.type) for field in schema]
+    arrays = [pa.array([_COLUMN_GETTERS[field.name](message) for message in messages], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-_VALUES: dict[str, Any] = {
+_COLUMN_GETTERS: dict[str, Any] = {
     "key": lambda message: message.key(),
     "value": lambda message: message.value(),
     "topic": lambda message: message.topic(),
     "partition": lambda message: message.partition(),
     "offset": lambda message: message.offset(),
-    "timestamp": lambda message: message.timestamp()[1] * 1000,
-    "timestampType": lambda message: max(message.timestamp()[0] - 1, -1),
+    "timestamp": lambda message: message.timestamp()[1] * 1000,  # milliseconds to microseconds
+    "timestampType": lambda message: max(message.timestamp()[0] - 1, -1),  # -1 for none in Spark
     "headers": lambda message: [{"key": key, "value": value} for key, value in message.headers() or ()] or None,
 }

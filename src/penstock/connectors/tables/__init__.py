@@ -1,1 +1,1 @@
-"""Tables of Spark's catalog and of Hive, and what all table formats share."""
+"""Tables of Spark's catalog and of Hive, and code that all table formats share."""

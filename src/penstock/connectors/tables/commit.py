@@ -1,7 +1,7 @@
 """Commit records of files that a new version of a table adds, by optimistic commits.
 
-If another program commits before an upsert, and its files contain any of the keys or a replaced file is gone, the
-upsert is computed again from the staged new rows.
+If another program commits before an upsert, the files of the upsert no longer fit if the other commit has added rows
+with keys of the upsert, or removed a file that the upsert replaces. Then it is recomputed from its staged new rows.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructField, StructType
 
 from penstock.commit import Prepared
-from penstock.commit.names import STAGED_ROWS, check_within
+from penstock.commit.names import STAGED_FOLDER, check_within
 from penstock.connectors.core.predicates import Predicate
 from penstock.connectors.tables.table_schema import TableColumns, quoted
 from penstock.errors import CommitUnknownError, SinkError
-from penstock.spark.io.files import EVERY_ROW, read_parquet
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.files import FAIL_ON_UNREADABLE, read_parquet
+from penstock.spark.io.filesystem import HadoopPath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.commit import Access
@@ -39,12 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 MODES = ("append", "overwrite", "upsert")
-"""The modes of sinks of tables with keys."""
-_UNSUPPORTED = ("map", "array", "struct", "variant", "void", "interval", "geometry", "geography")
-"""Types that cannot be keys: they have no equality, or not the same in all programs that use the table."""
-_BOUNDED = ("byte", "short", "integer", "long", "string", "date", "decimal")
+"""The modes of sinks that support upserts."""
+_UNSUPPORTED_KEY_TYPES = ("map", "array", "struct", "variant", "void", "interval", "geometry", "geography")
+"""Types that cannot be keys: they have no equality, or programs that use the table compare them differently."""
+_TYPES_WITH_BOUNDS = ("byte", "short", "integer", "long", "string", "date", "decimal")
 """Types whose bounds are used to skip files."""
-_FILE = "penstock_file"
+_FILE_COLUMN = "penstock_file"  # the file of a row
 _SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*|^/+")
 
 
@@ -58,27 +56,27 @@ class Key:
     @classmethod
     def of(cls, columns: Sequence[str], table: StructType, where: str, *, case_sensitive: bool) -> Key:
         """Validate a user's key columns; raise `SinkError` if the table lacks one, or its type cannot be a key."""
-        key = StructType([StructField(name, NullType()) for name in columns])
-        names = TableColumns(table.fieldNames(), where, case_sensitive).of(key)
+        key = StructType([StructField(name, NullType()) for name in columns])  # only the names matter
+        names = TableColumns(table.fieldNames(), where, case_sensitive).resolve(key)
         for name in names:
-            kind = table[name].dataType
-            if kind.typeName().startswith(_UNSUPPORTED) or " collate" in kind.simpleString():
+            data_type = table[name].dataType
+            if data_type.typeName().startswith(_UNSUPPORTED_KEY_TYPES) or " collate" in data_type.simpleString():
                 raise SinkError(
                     f"column {name} of {where} cannot be part of a key",
-                    cause=f"it is of type {kind.simpleString()}",
-                    hint="give columns of numbers, texts or times",
+                    cause=f"it is of type {data_type.simpleString()}",
+                    hint="use key columns of numbers, strings or times",
                 )
         return cls(tuple(names), where)
 
     def check(self, rows: DataFrame) -> tuple[Predicate, ...] | None:
         """Check new rows, and return predicates on their keys for skipping files; None if there are no rows.
 
-        Raise `SinkError` if a key is null, or two rows have the same key: it is undefined which of them replaces the
+        Raise `SinkError` if a key is null, or two rows have the same key: it would be undefined which row replaces the
         old row.
         """
         columns = [rows[quoted(name)] for name in self.columns]
         aggregates = [F.count(F.lit(1)), F.max(reduce(or_, [column.isNull() for column in columns]))]
-        bounded = [name for name in self.columns if rows.schema[name].dataType.typeName() in _BOUNDED]
+        bounded = [name for name in self.columns if rows.schema[name].dataType.typeName() in _TYPES_WITH_BOUNDS]
         for name in bounded:
             aggregates += [F.min(quoted(name)), F.max(quoted(name))]
         named = [aggregate.alias(f"v{n}") for n, aggregate in enumerate(aggregates)]
@@ -86,17 +84,17 @@ class Key:
         if has_null:
             raise SinkError(
                 f"a row for {self.where} has no key",
-                cause=f"a column of the key ({', '.join(self.columns)}) is null, and null is equal to nothing",
+                cause=f"a column of the key ({', '.join(self.columns)}) is null, and null equals no value",
                 hint="leave such rows out, or fill the column",
             )
         keys = [column.alias(f"k{index}") for index, column in enumerate(columns)]
         duplicates = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("rows")).where("rows > 1").limit(1).collect()
         if duplicates:
-            *values, number = tuple(duplicates[0])
+            *values, row_count = tuple(duplicates[0])
             key = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns, values, strict=True))
             raise SinkError(
-                f"{number} rows for {self.where} have the key {key}",
-                cause="only one row of a key can be in the table, and which of them is undefined",
+                f"{row_count} rows for {self.where} have the key {key}",
+                cause="the table can have only a single row with a key, and it is undefined which row that is",
                 hint="keep a single row of each key, as df.dropDuplicates does, or an aggregate or window by the key",
             )
         if not count:
@@ -108,14 +106,14 @@ class Key:
             for operator, bound in ((">=", low), ("<=", high))
         )
 
-    def files_with(self, table: DataFrame, rows: DataFrame) -> set[str]:
-        """Return the files of a table that contain any of the keys, normalized by `plain_path`."""
+    def paths_with_keys(self, table: DataFrame, rows: DataFrame) -> set[str]:
+        """Return the paths of the files of `table` with any of the keys of `rows`, normalized by `strip_scheme`."""
         columns = [table[quoted(name)].alias(name) for name in self.columns]
-        keys = table.select(*columns, F.col("_metadata.file_path").alias(_FILE))
-        files = self._joined(keys, rows, "left_semi").select(_FILE).distinct().collect()
-        return {plain_path(unquote(row[0])) for row in files}
+        keys = table.select(*columns, F.col("_metadata.file_path").alias(_FILE_COLUMN))
+        files = self._joined(keys, rows, "left_semi").select(_FILE_COLUMN).distinct().collect()
+        return {strip_scheme(unquote(row[0])) for row in files}
 
-    def merged(self, table: DataFrame, rows: DataFrame) -> DataFrame:
+    def merge(self, table: DataFrame, rows: DataFrame) -> DataFrame:
         """Return the table's rows that are not replaced, and the new rows."""
         return self._joined(table, rows, "left_anti").union(rows.select([rows[quoted(name)] for name in table.columns]))
 
@@ -142,13 +140,13 @@ Table = TypeVar("Table")
 class Upsert(ABC, Generic[Table, File]):
     """The computation of an upsert.
 
-    `rows` is the folder of the staged new rows, and `schema` their columns, which are those of the table. `root` is the
-    folder to which paths of files are relative, empty for absolute paths.
+    `rows_folder` has the staged new rows, with the columns `schema`, which are those of the table. `root` is the folder
+    to which paths of files are relative, empty for absolute paths.
     """
 
     spark: SparkSession
     key: Key
-    rows: str
+    rows_folder: str
     schema: StructType
     root: str = ""
 
@@ -160,14 +158,14 @@ class Upsert(ABC, Generic[Table, File]):
         """Return all rows of files; with `root`, Spark reads the partition values from folder names."""
         options = {"basePath": self.root} if self.root else {}
         paths = [self.path_for_spark(file) for file in files]
-        return read_parquet(self.spark, self.schema, paths, **options, **EVERY_ROW)
+        return read_parquet(self.spark, self.schema, paths, **options, **FAIL_ON_UNREADABLE)
 
     @abstractmethod
     def files(self, table: Table, predicates: Sequence[Predicate]) -> list[File]:
         """Return the files of a version that may have rows that match the predicates."""
 
-    def with_folders(self, rows: DataFrame) -> DataFrame:
-        """Return rows with the columns that become folders."""
+    def with_folder_columns(self, rows: DataFrame) -> DataFrame:
+        """Return rows with a column added for each level of partition folders; by default unchanged."""
         return rows
 
     def write(self, table: Table | None, staged: StagedFiles) -> tuple[str, ...]:
@@ -175,41 +173,42 @@ class Upsert(ABC, Generic[Table, File]):
         rows = self.new_rows()
         predicates = self.key.check(rows)
         files = [] if table is None or predicates is None else self.files(table, predicates)
-        affected = self.with_keys(files, rows)
+        affected = self.files_with_keys(files, rows)
         if affected:
-            rows = self.key.merged(self.read(affected), rows)
+            rows = self.key.merge(self.read(affected), rows)
         folders: list[Any] = [F.col(quoted(name)) for name in staged.partition_by]
-        staged.write(self.with_folders(rows).hint("rebalance", *folders))  # few files of a good size per partition
+        staged.write(self.with_folder_columns(rows).hint("rebalance", *folders))  # few files per partition
         return tuple(file.path for file in affected)
 
     def new_rows(self) -> DataFrame:
-        """Return the new rows."""
-        return read_parquet(self.spark, self.schema, [self.rows], **EVERY_ROW)
+        """Return the staged new rows."""
+        return read_parquet(self.spark, self.schema, [self.rows_folder], **FAIL_ON_UNREADABLE)
 
-    def with_keys(self, files: Sequence[File], rows: DataFrame) -> list[File]:
-        """Return the files that contain any of the keys."""
+    def files_with_keys(self, files: Sequence[File], rows: DataFrame) -> list[File]:
+        """Return those of `files` that contain any of the keys of `rows`."""
         if not files:
             return []
-        names = self.key.files_with(self.read(files), rows)
-        affected = [file for file in files if plain_path(self.path_for_spark(file)) in names]
-        if len(affected) != len(names):
+        paths = self.key.paths_with_keys(self.read(files), rows)
+        affected = [file for file in files if strip_scheme(self.path_for_spark(file)) in paths]
+        if len(affected) != len(paths):
             raise SinkError(
                 f"{self.key.where} cannot be written",
-                cause=f"Spark reads {len(names)} files with replaced rows, and the table names {len(affected)} of them",
+                cause=f"Spark reads {len(paths)} files with rows to replace, of which the table has {len(affected)}",
                 hint="report this, with the names of the table's files",
             )
         return affected
 
-    def still_fits(self, removed: Iterable[str], before: Sequence[File], now: Sequence[File]) -> bool:
-        """Return whether the replaced files still exist, and no file that was added since contains any of the keys."""
-        if not {file.path for file in now}.issuperset(removed):
+    def still_fits(self, removed: Iterable[str], base_files: Sequence[File], current_files: Sequence[File]) -> bool:
+        """Whether the files to replace exist, and no file with any of the keys was added to `base_files`."""
+        if not {file.path for file in current_files}.issuperset(removed):
             return False
-        old = {file.path for file in before}
-        return not self.with_keys([file for file in now if file.path not in old], self.new_rows())
+        base_paths = {file.path for file in base_files}
+        added_files = [file for file in current_files if file.path not in base_paths]
+        return not self.files_with_keys(added_files, self.new_rows())
 
 
-def plain_path(path: str) -> str:
-    """Return a path without its scheme, so that ``file:/t`` equals ``file:///t``."""
+def strip_scheme(path: str) -> str:
+    """Return a path without its scheme and leading slashes, so that ``file:/t`` equals ``file:///t``."""
     return _SCHEME.sub("", path)
 
 
@@ -225,17 +224,17 @@ class PreparedTableFiles(Prepared, Generic[Table]):
     """Commit record of files that a version of a table adds; subclasses define the fields that journals store."""
 
     is_reversible: ClassVar[bool] = False
-    may_land_late: ClassVar[bool] = True
-    pauses: ClassVar[tuple[float, ...]]
-    """Seconds before each retry after another commit came first."""
+    may_succeed_late: ClassVar[bool] = True
+    retry_pauses: ClassVar[tuple[float, ...]]
+    """Seconds before each retry of a commit that lost against another commit."""
     root: str
     """The table's folder, as Spark addresses it."""
     staging: str
-    """The folder of the files."""
+    """The folder of the new files."""
     schema: str
     """The schema of the rows, as JSON."""
     removed: tuple[str, ...] = ()
-    """The paths of the files of the table that these files replace."""
+    """The paths of the table's files that the new files replace."""
 
     @property
     def folder(self) -> str:
@@ -253,7 +252,7 @@ class PreparedTableFiles(Prepared, Generic[Table]):
 
     @abstractmethod
     def is_in(self, table: Table | None) -> bool:
-        """Return whether a version of the table contains the commit; see `is_committed`."""
+        """Whether a version of the table contains the commit; see `is_committed`."""
 
     @abstractmethod
     def commit_onto(self, access: Access, table: Table | None) -> None:
@@ -261,18 +260,18 @@ class PreparedTableFiles(Prepared, Generic[Table]):
 
     @abstractmethod
     def is_conflict(self, access: Access, error: Exception, table: Table | None) -> bool:
-        """Return whether the commit onto `table` failed because another commit came first."""
+        """Whether the commit onto `table` failed because another commit came first."""
 
     def is_committed(self, access: Access) -> bool:
-        """Return whether the table contains the commit.
+        """Whether the table contains the commit.
 
-        Raise `CommitError` if that is unknown, because the table no longer has the relevant part of its history.
+        Raise `CommitError` if that is unknown, because the relevant part of the table's history was deleted.
         """
         return self.is_in(self.load_table(access))
 
     def commit_onto_latest(self, access: Access, commit: Callable[[Table | None], None]) -> None:
-        """Commit onto the current version of the table unless it contains the commit; retry after a conflict."""
-        for pause in (*self.pauses, None):
+        """Call `commit` with the current table unless the table contains the commit; retry after a conflict."""
+        for pause in (*self.retry_pauses, None):
             table = self.load_table(access)
             if self.is_in(table):
                 return
@@ -288,7 +287,7 @@ class PreparedTableFiles(Prepared, Generic[Table]):
 
 @dataclass(frozen=True)
 class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
-    """The part of an upsert's commit record that an append does not have: the key and the replaced files.
+    """The part of the commit record that only upserts have: the key, and the files to replace.
 
     `rows` is the folder of the staged new rows, from which the upsert can be computed again.
     """
@@ -300,20 +299,20 @@ class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
     def check_names(self) -> None:
         """Also reject a folder of new rows outside the table."""
         super().check_names()
-        check_within(self.rows, str(self.folder), STAGED_ROWS)
+        check_within(self.rows, str(self.folder), STAGED_FOLDER)
 
     def commit_optimistically(self, access: Access) -> list[Self]:
-        """Commit onto the current version of the table; recompute and retry if another commit came first.
+        """Commit, recomputed if the record does not fit the current version of the table; retry after a conflict.
 
-        Return this record, and those that were computed again; only the last may be committed.
+        Return this record and the recomputed records; only the last of them can have been committed.
         """
         attempts = [self]
 
         def commit(table: Table | None) -> None:
-            fitting = attempts[-1].fitting(access, table)
-            if fitting is not attempts[-1]:
-                attempts.append(fitting)
-            fitting.commit_onto(access, table)
+            record = attempts[-1].fitting(access, table)
+            if record is not attempts[-1]:
+                attempts.append(record)
+            record.commit_onto(access, table)
 
         try:
             self.commit_onto_latest(access, commit)
@@ -332,16 +331,16 @@ class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
         """
         if self.is_based_on(table) or (table is not None and self.still_fits(access, table)):
             return self
-        log.warning("table %s has changed, the upsert is worked out again", self.target)
+        log.warning("table %s has changed, so the upsert is recomputed", self.target)
         return self.recomputed(access, table)
 
     @abstractmethod
     def is_based_on(self, table: Table | None) -> bool:
-        """Return whether the record was computed from this version of the table."""
+        """Whether the record was computed from this version of the table."""
 
     @abstractmethod
     def still_fits(self, access: Access, table: Table) -> bool:
-        """Return whether the files can be committed unchanged onto a later version; see `Upsert.still_fits`."""
+        """Whether the files can be committed unchanged onto a later version; see `Upsert.still_fits`."""
 
     @abstractmethod
     def recomputed(self, access: Access, table: Table | None) -> Self:
@@ -349,12 +348,12 @@ class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
 
     def remove_attempt(self, access: Access) -> None:
         """Remove the files of an obsolete attempt; the new rows stay."""
-        Folder(access.bridge, self.staging).delete()
+        HadoopPath(access.bridge, self.staging).delete()
 
     def finish(self, access: Access) -> None:
         """Also remove the folder of the new rows."""
         super().finish(access)
-        Folder(access.bridge, self.rows).delete()
+        HadoopPath(access.bridge, self.rows).delete()
 
     @property
     def table_key(self) -> Key:

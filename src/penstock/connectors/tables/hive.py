@@ -1,7 +1,8 @@
-"""Scans of Hive tables that Spark reads through Hive's own formats: partitions can be coalesced, not split."""
+"""Scans of tables that Spark reads through Hive: their partitions can be coalesced, but not split."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_bytes, show_count
@@ -10,15 +11,13 @@ from penstock.connectors.core.splits import OPEN_COST, count_splits
 from penstock.spark.io.hive import HiveRelation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.connectors.core.base import ParallelismInferenceContext
     from penstock.spark.bridge.handles import Session
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 
 class HiveScan(Scan):
-    """A scan of a table, and of the filters above it, whose partitions are coalesced to the decided parallelism."""
+    """The scan of a table; `plan` has the filters on it. Its partitions are coalesced to the decided parallelism."""
 
     def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
         self._leaf = leaf
@@ -47,7 +46,7 @@ class HiveScan(Scan):
         return sum(self._relation.sizes)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of splits of the volume per task, capped by the bound and by the splits of Hive."""
+        """Return the splits of the volume per task, capped by the upper bound and the number of Hive's splits."""
         sizes = self._relation.sizes
         splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
         return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)

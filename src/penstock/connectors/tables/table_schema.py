@@ -1,7 +1,8 @@
-"""Checks and casts of rows that are appended to a table with an existing schema."""
+"""Checks and casts of rows that are written into a table with an existing schema."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -11,12 +12,10 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-_WIDER = {
+_LOSSLESS_CASTS = {
     "tinyint": ("smallint", "int", "bigint"),
     "smallint": ("int", "bigint"),
     "int": ("bigint",),
@@ -24,20 +23,20 @@ _WIDER = {
 }
 """The types to which a type can be cast without loss."""
 
-LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+CHAR_TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key in which Spark stores that a string column is a char or varchar."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """Resolution of column names of rows against those of a table; `where` is the table, for messages."""
+    """The names of a table's columns, to which the columns of rows are resolved; `where` is the table, for messages."""
 
     names: Sequence[str]
     where: str
     is_case_sensitive: bool
 
-    def of(self, rows: StructType) -> list[str]:
-        """Return the table's name of each column; raise `SinkError` if the table lacks it or the rows have it twice."""
+    def resolve(self, rows: StructType) -> list[str]:
+        """Return the table's name for each column of rows; raise `SinkError` for an unknown or repeated column."""
         folded = {} if self.is_case_sensitive else {name.lower(): name for name in self.names}
         resolved: list[str] = []
         for column in rows.fieldNames():
@@ -69,38 +68,38 @@ def check_columns(rows: StructType, table: StructType, where: str, *, case_sensi
                     cause="the table does not allow nulls in it",
                     hint="add the column",
                 )
-        elif not _fits(column.dataType, field.dataType):
+        elif not _can_cast(column.dataType, field.dataType):
             name, target = column.dataType.simpleString(), field.dataType.simpleString()
             raise SinkError(
                 f"column {column.name} for {where} is of type {name}, and the table's is of type {target}",
-                cause="nulls within it are not allowed" if name == target else "files of both could not be read",
+                cause="its nested nulls are not allowed" if name == target else "files with both cannot be read",
                 hint=f"cast it, as in df.withColumn({column.name!r}, ...cast({target!r})), or write to another table",
             )
 
 
-def in_shape_of(df: DataFrame, table: StructType, where: str, *, case_sensitive: bool) -> DataFrame:
+def cast_to_table(df: DataFrame, table: StructType, where: str, *, case_sensitive: bool) -> DataFrame:
     """Return rows cast to the columns of a table; `check_columns` must have accepted them."""
     columns = _columns(df.schema, table, where, case_sensitive=case_sensitive)
 
     def column(field: StructField) -> Column:
-        source = columns.get(field.name)
-        if source is None:
+        row_field = columns.get(field.name)
+        if row_field is None:
             return F.lit(None).cast(field.dataType)
-        value = df[quoted(source.name)]
-        if source.dataType.simpleString() != field.dataType.simpleString():
+        value = df[quoted(row_field.name)]
+        if row_field.dataType.simpleString() != field.dataType.simpleString():
             value = value.cast(field.dataType)
-        if source.nullable and not field.nullable:
+        if row_field.nullable and not field.nullable:
             value = F.coalesce(value, F.raise_error(f"column {field.name} of {where} does not allow nulls"))
-        length = field.metadata.get(LENGTH)
+        length = field.metadata.get(CHAR_TYPE_KEY)
         return value if length is None else _fit_length(value, str(length), f"column {field.name} of {where}")
 
     return df.select([column(field).alias(field.name) for field in table])
 
 
-def _fit_length(text: Column, kind: str, where: str) -> Column:
-    """Return strings as Spark stores them in a char (padded) or varchar (without surplus trailing spaces)."""
-    name, _, rest = kind.partition("(")
-    max_length = int(rest.rstrip(")"))
+def _fit_length(text: Column, char_type: str, where: str) -> Column:
+    """Return strings as Spark stores them in a char type (padded) or varchar type (without surplus spaces)."""
+    name, _, length = char_type.partition("(")
+    max_length = int(length.rstrip(")"))
     stored = F.rpad(text, max_length, " ") if name == "char" else F.substring(text, 1, max_length)
     too_long = F.raise_error(f"{where} takes {max_length} characters")
     return F.when(F.length(F.rtrim(text)) > max_length, too_long).otherwise(stored)
@@ -112,52 +111,54 @@ def quoted(name: str) -> str:
 
 
 def as_nullable(schema: StructType) -> StructType:
-    """Return a schema with all columns nullable, as Spark does for a new table."""
+    """Return a schema with all columns and nested values nullable, as Spark does for a new table."""
 
-    def change(field: StructField, kind: DataType) -> StructField:
-        return StructField(field.name, kind, True, field.metadata)
+    def change(field: StructField, data_type: DataType) -> StructField:
+        return StructField(field.name, data_type, True, field.metadata)
 
     return cast("StructType", map_fields(schema, change, nullable=True))
 
 
 def _columns(rows: StructType, table: StructType, where: str, *, case_sensitive: bool) -> dict[str, StructField]:
-    """Return the columns of rows by their names in the table."""
-    return dict(zip(TableColumns(table.fieldNames(), where, case_sensitive).of(rows), rows, strict=True))
+    """Return the columns of rows, each by the name of the table's column that it is resolved to."""
+    return dict(zip(TableColumns(table.fieldNames(), where, case_sensitive).resolve(rows), rows, strict=True))
 
 
-def _fits(source: DataType, target: DataType) -> bool:
-    """Return whether a type can be cast to the table's type without loss, nested nulls included."""
+def _can_cast(source: DataType, target: DataType) -> bool:
+    """Whether a type can be cast to the table's type without loss; nested types may only differ in allowing nulls."""
     match source, target:
         case StructType(), StructType():
             return source.fieldNames() == target.fieldNames() and all(
-                _same(field.dataType, target_field.dataType) and target_field.nullable >= field.nullable
+                target_field.nullable >= field.nullable and _is_same(field.dataType, target_field.dataType)
                 for field, target_field in zip(source, target, strict=True)
             )
         case ArrayType(), ArrayType():
-            return target.containsNull >= source.containsNull and _same(source.elementType, target.elementType)
+            return target.containsNull >= source.containsNull and _is_same(source.elementType, target.elementType)
         case MapType(), MapType():
-            values = target.valueContainsNull >= source.valueContainsNull and _same(source.valueType, target.valueType)
-            return values and _same(source.keyType, target.keyType)
-    return source == target or target.simpleString() in _WIDER.get(source.simpleString(), ())
+            is_same = _is_same(source.valueType, target.valueType) and _is_same(source.keyType, target.keyType)
+            return is_same and target.valueContainsNull >= source.valueContainsNull
+    return source == target or target.simpleString() in _LOSSLESS_CASTS.get(source.simpleString(), ())
 
 
-def _same(source: DataType, target: DataType) -> bool:
-    return source.simpleString() == target.simpleString() and _fits(source, target)
+def _is_same(source: DataType, target: DataType) -> bool:
+    """Whether two types are equal except for nested nulls that only the target allows."""
+    return source.simpleString() == target.simpleString() and _can_cast(source, target)
 
 
 def map_fields(
-    kind: DataType, change: Callable[[StructField, DataType], StructField], *, nullable: bool = False
+    data_type: DataType, change: Callable[[StructField, DataType], StructField], *, nullable: bool = False
 ) -> DataType:
-    """Return a type with changed fields, nested ones first; `nullable` allows nulls in arrays and maps."""
+    """Return a type whose fields `change` has replaced, inner ones first; `nullable` allows null in arrays and maps."""
 
     def inner(part: DataType) -> DataType:
         return map_fields(part, change, nullable=nullable)
 
-    match kind:
+    match data_type:
         case StructType():
-            return StructType([change(field, inner(field.dataType)) for field in kind])
+            return StructType([change(field, inner(field.dataType)) for field in data_type])
         case ArrayType():
-            return ArrayType(inner(kind.elementType), nullable or kind.containsNull)
+            return ArrayType(inner(data_type.elementType), nullable or data_type.containsNull)
         case MapType():
-            return MapType(inner(kind.keyType), inner(kind.valueType), nullable or kind.valueContainsNull)
-    return kind
+            allows_null = nullable or data_type.valueContainsNull
+            return MapType(inner(data_type.keyType), inner(data_type.valueType), allows_null)
+    return data_type

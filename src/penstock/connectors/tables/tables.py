@@ -1,8 +1,9 @@
-"""Sinks for tables of Spark's catalogue whose rows are in files."""
+"""Sinks of tables of Spark's catalog whose rows are in files."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +20,7 @@ from penstock.connectors.core.base import (
     SinkStage,
     StageReport,
     TargetOptions,
-    check_parallelism,
+    check_positive,
 )
 from penstock.connectors.core.sink_checks import check_partition_columns, check_rights, name_folding
 from penstock.connectors.files.files import FORMATS, MODES, FileSink
@@ -28,7 +29,7 @@ from penstock.connectors.tables.table_schema import as_nullable
 from penstock.errors import SinkError
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.errors import translate_errors
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.session_catalog import (
     SESSION_CATALOG,
     CatalogTable,
@@ -43,37 +44,39 @@ from penstock.spark.io.table_partitions import registered_partitions
 from penstock.spark.io.table_writes import TableWrite, statement_of, table_write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.commit import Access, Prepared
     from penstock.connectors.core.base import SinkOptions
     from penstock.connectors.files.partition_commit import PartitionCommitPolicy
     from penstock.connectors.files.sink_job import FileSinkJob
-    from penstock.spark.io.table_writes import TableWrite
 
 log = logging.getLogger("penstock.sinks")
 
-_FALLBACK = "the statement is left to Spark: %s"
+_FALLBACK_MESSAGE = "the statement falls back to Spark: %s"
 
 
 @dataclass(frozen=True)
 class TableSink(Sink):
-    """A table of Spark's catalogue, managed or external, whose rows are files that Spark writes.
+    """A table of Spark's catalog, managed or external, whose rows are files that Spark writes.
 
     Columns are matched by name, and cast as Spark casts them for a table. All rows become visible together with those
-    of the job's other sinks; the same commit adds a new table and new partitions to the catalogue.
+    of the job's other sinks; the same commit adds a new table and new partitions to the catalog.
+
+    >>> env.write(spark.range(3), TableSink("numbers"))
+    >>> job = env.execute()
+    >>> spark.table("numbers").count()
+    3
 
     Parameters
     ----------
     table
         Its name, such as ``"db.orders"``.
     mode
-        What to do if the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces
-        the rows and retains the table's definition; with partition columns it replaces only the partitions that get
-        rows if ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. In a Hive table whose
-        format Spark writes itself, it replaces only these regardless of the setting, as Spark does.
+        What to do if the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces the
+        rows and retains the table's definition; with partition columns it replaces only the partitions that get rows if
+        ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. In a Hive table whose format
+        Spark writes itself, it always replaces only these partitions, as Spark does.
     partition_by
         The partition columns of a new table: a list, or a single name.
     format
@@ -85,8 +88,9 @@ class TableSink(Sink):
     token
         An idempotency token for these rows, as in `FileSink`.
     partition_commit
-        Policies that run once all files of a partition are visible and it is in the catalogue, as in `FileSink`. If
-        None, ``sink.partition-commit.policy.kind`` applies, from the table's OPTIONS or TBLPROPERTIES, or of the job.
+        Policies that run once all files of a partition are visible and the catalog has the partition, as in `FileSink`.
+        If None, ``sink.partition-commit.policy.kind`` applies: from the table's OPTIONS or TBLPROPERTIES, else from the
+        options of the job.
     """
 
     table: str
@@ -108,7 +112,7 @@ class TableSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not valid", hint=f"give one of {', '.join(MODES)}")
         if self.format is not None and self.format not in FORMATS:
             raise SinkError(f"format {self.format!r} is not valid", hint=f"give one of {', '.join(FORMATS)}")
-        check_parallelism(f"table {self.table}", self.parallelism)
+        check_positive(f"table {self.table}", self.parallelism)
         policies_of(self.partition_commit or (), self.table, f"table {self.table}")
 
     @property
@@ -118,7 +122,7 @@ class TableSink(Sink):
 
     @property
     def location(self) -> str:
-        """The table's name, normalized."""
+        """The word ``table`` and the table's name, in lower case and without quotes."""
         return f"table {self.table.replace('`', '').lower()}"
 
     @property
@@ -129,7 +133,7 @@ class TableSink(Sink):
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
         """Return the partition commit, if it is enabled."""
         kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
-        return _stages(kinds, self.table)
+        return _partition_commit_stages(kinds, self.table)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:
         """Return the options of the new table, or those of the existing table."""
@@ -142,9 +146,9 @@ class TableSink(Sink):
         with translate_errors():
             table = find_table(access.bridge, self.table)
             location = default_location(access.bridge, self.table) if table is None else table.location
-        target = Folder(access.bridge, location)
+        target = HadoopPath(access.bridge, location)
         recover_target(access, target)
-        if self.token is not None or self.mode == "ignore":
+        if self.token is not None or self.mode == "ignore":  # the committed state decides whether anything is written
             wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
@@ -153,8 +157,8 @@ class TableSink(Sink):
         with translate_errors():
             table = find_table(bridge, self.table)
         if table is None:
-            return _TableSinkJob(spark, self._new(bridge), "error", self.options, self.token, is_new=True)
-        is_committed = self.token is not None and has_token(Folder(bridge, table.location), self.token)
+            return _TableSinkJob(spark, self._new_table(bridge), "error", self.options, self.token, is_new=True)
+        is_committed = self.token is not None and has_token(HadoopPath(bridge, table.location), self.token)
         if self.mode == "error" and not is_committed:
             raise SinkError(
                 f"table {self.table} exists already",
@@ -166,7 +170,7 @@ class TableSink(Sink):
             raise SinkError(
                 f"table {self.table} cannot be written by TableSink",
                 cause="it is a view, has buckets, or its rows are not in files that Spark writes itself",
-                hint="write it with Spark, or use DeltaSink, IcebergSink or JdbcSink if it is one of these",
+                hint="write it with Spark, or with DeltaSink, IcebergSink or JdbcSink if it is such a table",
             )
         partition_by = columns_of(self.partition_by, self.table)
         fold = name_folding(spark)
@@ -174,11 +178,11 @@ class TableSink(Sink):
             raise SinkError(
                 f"table {self.table} is partitioned by {', '.join(table.partition_by) or 'no column'}, "
                 f"not by {', '.join(partition_by)}",
-                hint="leave partition_by out: a table that exists keeps its partition columns",
+                hint="leave partition_by out: an existing table retains its partition columns",
             )
         return _TableSinkJob(spark, table, self.mode, self.options, self.token, is_new=False)
 
-    def _new(self, bridge: Bridge) -> CatalogTable:
+    def _new_table(self, bridge: Bridge) -> CatalogTable:
         file_format = self.format or str(bridge.spark.conf.get("spark.sql.sources.default"))
         if file_format not in FORMATS:
             raise SinkError(
@@ -189,7 +193,7 @@ class TableSink(Sink):
             name, location = quoted_name(bridge, self.table), default_location(bridge, self.table)
         partition_by = columns_of(self.partition_by, self.table)
         return CatalogTable(
-            name, location, file_format, partition_by, tracked=bool(partition_by) and manages_partitions(bridge)
+            name, location, file_format, partition_by, bool(partition_by) and manages_partitions(bridge)
         )
 
 
@@ -214,7 +218,7 @@ class StatementSink(Sink):
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
         """Return the partition commit, if it is enabled."""
-        return _stages(options.partition_commit if self.partition_columns else (), self.name)
+        return _partition_commit_stages(options.partition_commit if self.partition_columns else (), self.name)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
         """Return the options and properties of the table and the statement."""
@@ -222,62 +226,62 @@ class StatementSink(Sink):
 
     def recover(self, access: Access) -> None:
         """Complete or roll back the interrupted commit of a dead process."""
-        recover_target(access, Folder(access.bridge, self._write.table.location))
+        recover_target(access, HadoopPath(access.bridge, self._write.table.location))
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the table's folder."""
         write = self._write
         mode = "error" if write.is_new else "overwrite" if write.overwrites else "append"
         return _TableSinkJob(
-            spark, write.table, mode, write.options, None, is_new=write.is_new, external=write.external, shaped=True
+            spark, write.table, mode, write.options, None, is_new=write.is_new, external=write.is_external, is_cast=True
         )
 
 
-def _stages(kinds: Sequence[str | PartitionCommitPolicy], table: str) -> Sequence[SinkStage]:
+def _partition_commit_stages(kinds: Sequence[str | PartitionCommitPolicy], table: str) -> Sequence[SinkStage]:
     return (commit_stage(kinds, table, table, f"table {table}"),) if kinds else ()
 
 
 def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
-    """Return the sink for the table that a statement writes to, None if Spark has to run the statement.
+    """Return the sink for the table that a statement writes to; None if Spark has to run the statement.
 
-    Penstock needs a staging folder and a journal next to the table's folder, and renames between them. Spark does not,
-    so the statement falls back to Spark if they are not possible. Raise `SinkError` if a dead process left a commit of
-    the table that can be neither completed nor rolled back.
+    Penstock creates a staging folder and a journal next to the table's folder, and renames folders there. If that is
+    not possible, the statement falls back to Spark, which writes only into the table's folder. Raise `SinkError` if a
+    dead process has left a commit of the table that can be neither completed nor rolled back.
     """
     write = table_write(access.bridge, statement)
     if write is None:
         return None
     location = write.table.location
-    folder = Folder(access.bridge, location)
-    if not folder.name:
+    folder = HadoopPath(access.bridge, location)
+    if not folder.name:  # a whole file system: nothing can be next to it
         return None
     try:
-        check_rights(location, folder, adds=True)
+        check_rights(location, folder, appends=True)
     except SinkError as error:
-        log.info(_FALLBACK, error)
+        log.info(_FALLBACK_MESSAGE, error)
         return None
     if recover_target(access, folder):
         write = table_write(access.bridge, statement)  # the recovery may have dropped the table, or replaced its files
-    if write is None or write.is_unfinished:
+    if write is None or write.is_unfinished:  # unfinished: another job has begun to create it
         return None
     sink = StatementSink(write)
     try:
         sink.open(access.bridge.spark).check(write.rows.schema)
     except SinkError as error:
-        log.info(_FALLBACK, error)
+        log.info(_FALLBACK_MESSAGE, error)
         return None
     return sink
 
 
 @dataclass(eq=False)
 class _TableSinkJob(SinkJob):
-    """Write the table's files like a `FileSink` with this mode, and update the catalogue in the same commit.
+    """Write the table's files like a `FileSink` with this mode, and update the catalog in the same commit.
 
-    `options` are those of a new table, and `external` says whether the user set its location. `shaped` says whether the
-    rows already have the columns of the table, in its order.
+    `options` are those of the files; `check` sets them for an existing table. `external` says whether the user has set
+    the location of a new table, and `is_cast` whether the rows already have the table's columns, in its order.
     """
 
-    calls_python = False
+    calls_python = False  # Spark itself writes the files
 
     spark: SparkSession
     table: CatalogTable
@@ -287,27 +291,27 @@ class _TableSinkJob(SinkJob):
     _: KW_ONLY
     is_new: bool
     external: bool = False
-    shaped: bool = False
+    is_cast: bool = False
     _schema: StructType | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._bridge = Bridge(self.spark)
-        self._files = self._opened()
+        self._file_job = self._open_file_job()
 
-    def _opened(self) -> FileSinkJob:
+    def _open_file_job(self) -> FileSinkJob:
         table, options = self.table, self.options
         sink = FileSink(
             table.location, table.format, self.mode, table.partition_by, options, table=table.name, token=self.token
         )
-        return sink.opened(self.spark, of_table=True)
+        return sink.open_folder(self.spark, of_table=True)
 
     @property
     def nothing_to_write(self) -> str | None:
-        return self._files.nothing_to_write
+        return self._file_job.nothing_to_write
 
     @property
     def target_folder(self) -> str:
-        return self._files.target_folder
+        return self._file_job.target_folder
 
     @property
     def creates_target(self) -> bool:
@@ -316,14 +320,14 @@ class _TableSinkJob(SinkJob):
     def check(self, schema: StructType) -> None:
         if self.is_new:
             self._check_new(schema)
-        elif self.shaped:
-            self._files.check(schema)
+        elif self.is_cast:
+            self._file_job.check(schema)
         else:
             with translate_errors():
-                written = self._write_of(self.spark.createDataFrame([], schema))
-            self.options = written.options
-            self._files = self._opened()
-            self._files.check(written.rows.schema)
+                write = self._resolve_write(self.spark.createDataFrame([], schema))
+            self.options = write.options
+            self._file_job = self._open_file_job()
+            self._file_job.check(write.rows.schema)
 
     def _check_new(self, schema: StructType) -> None:
         """Resolve the partition columns in the schema, and check that Spark can create the table."""
@@ -334,23 +338,23 @@ class _TableSinkJob(SinkJob):
         partition_by = tuple(names[fold(name)] for name in table.partition_by)
         self.table = table = replace(table, partition_by=partition_by)
         self._schema = schema
-        self._files = self._opened()
-        self._files.check(schema)
+        self._file_job = self._open_file_job()
+        self._file_job.check(schema)
         with translate_errors():
             write = table_write(self._bridge, statement_of(table, dict(self.options), schema.fieldNames()))
         if write is None:
-            cause = f"the catalogue {SESSION_CATALOG} of this session creates tables in its own way"
+            cause = f"the catalog {SESSION_CATALOG} of this session creates tables in another way than Spark"
             raise SinkError(f"{where} cannot be created by TableSink", cause=cause, hint="write it with Spark")
 
-    def _write_of(self, rows: DataFrame) -> TableWrite:
-        # INSERT INTO in every mode: Spark does not overwrite a table that the rows are read from, Penstock does.
+    def _resolve_write(self, rows: DataFrame) -> TableWrite:
+        # INSERT INTO in every mode: unlike Penstock, Spark does not overwrite a table that the rows are read from.
         write = table_write(Bridge(rows.sparkSession), f"INSERT INTO {self.table.name} BY NAME SELECT 1", rows)
         if write is None:
-            raise self._changed()
+            raise self._changed_error()
         return write
 
-    def _changed(self) -> SinkError:
-        cause = "its partitions lie in folders of their own, or it was changed while the job ran"
+    def _changed_error(self) -> SinkError:
+        cause = "partitions are outside its folder, or the table was changed while the job ran"
         return SinkError(
             f"table {self.table.name} cannot be written by TableSink", cause=cause, hint="write it with Spark"
         )
@@ -358,28 +362,28 @@ class _TableSinkJob(SinkJob):
     def write(self, df: DataFrame) -> None:
         if self.nothing_to_write is not None:
             return
-        self._files.write(df if self.shaped or self.is_new else self._write_of(df).rows)
+        self._file_job.write(df if self.is_cast or self.is_new else self._resolve_write(df).rows)
 
     def restart(self) -> bool:
-        return self._files.restart()
+        return self._file_job.restart()
 
     def prepare(self) -> Prepared:
-        files = self._files.prepare()
+        file_record = self._file_job.prepare()
         if self.nothing_to_write is not None:
-            return files
-        return self._prepare_new(files) if self.is_new else self._prepare_existing(files)
+            return file_record
+        return self._prepare_new(file_record) if self.is_new else self._prepare_existing(file_record)
 
-    def _prepare_new(self, files: Prepared) -> PreparedTable:
+    def _prepare_new(self, file_record: Prepared) -> PreparedTable:
         """Return the record of a new table: partition columns come last, and all columns are nullable."""
         assert self._schema is not None
         table, rows = self.table, self._schema
         data_columns = [field for field in rows if field.name not in table.partition_by]
         schema = as_nullable(StructType([*data_columns, *(rows[name] for name in table.partition_by)]))
         statement = statement_of(table, dict(self.options), schema.fieldNames())
-        partitions = tuple(self._files.partitions) if table.tracked else ()
+        partitions = tuple(self._file_job.partitions) if table.tracks_partitions else ()
         return PreparedTable(
             table.name,
-            files.as_dict(),
+            file_record.as_dict(),
             statement,
             schema.json(),
             self.external,
@@ -388,43 +392,43 @@ class _TableSinkJob(SinkJob):
             catalog=persistent_catalog_id(self._bridge),
         )
 
-    def _prepare_existing(self, files: Prepared) -> PreparedTable:
+    def _prepare_existing(self, file_record: Prepared) -> PreparedTable:
         """Return the record of an existing table.
 
-        Raise `SinkError` if a partition was moved outside the table's folder since the job began: readers would not
-        find new rows.
+        Raise `SinkError` if the table is gone, or a partition was moved outside the table's folder since the job began:
+        readers would not see the new rows of the partition.
         """
         table, catalog = self.table, persistent_catalog_id(self._bridge)
-        if not table.tracked:
-            return PreparedTable(table.name, files.as_dict(), catalog=catalog, created=table.created)
+        if not table.tracks_partitions:
+            return PreparedTable(table.name, file_record.as_dict(), catalog=catalog, created=table.created)
         if find_table(self._bridge, table.name) is None:
             raise SinkError.table_is_gone(table.name, None)
         partitions = registered_partitions(self._bridge, table.name, table.location)
         if partitions.elsewhere:
-            raise self._changed()
-        written = set(self._files.partitions)
-        replaces_all = self.mode == "overwrite" and not self._files.replaces_partitions
+            raise self._changed_error()
+        written_partitions = set(self._file_job.partitions)
+        replaces_all = self.mode == "overwrite" and not self._file_job.replaces_partitions
         return PreparedTable(
             table.name,
-            files.as_dict(),
-            partitions=tuple(sorted(written)),
-            new_partitions=tuple(sorted(written - partitions.folders)),
-            gone_partitions=tuple(sorted(partitions.folders - written)) if replaces_all else (),
+            file_record.as_dict(),
+            partitions=tuple(sorted(written_partitions)),
+            new_partitions=tuple(sorted(written_partitions - partitions.folders)),
+            emptied_partitions=tuple(sorted(partitions.folders - written_partitions)) if replaces_all else (),
             catalog=catalog,
             created=table.created,
         )
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
-        """Apply policies to every written partition; the commit itself has added them to the catalogue."""
+        """Apply policies except ``metastore`` to every written partition: the catalog has the partitions already."""
         if not self.table.partition_by:
             return StageReport("nothing", "the table has no partition columns")
-        return self._files.commit_partitions([(name, policy) for name, policy in policies if name != METASTORE])
+        return self._file_job.commit_partitions([(name, policy) for name, policy in policies if name != METASTORE])
 
     def abort(self) -> None:
-        self._files.abort()
+        self._file_job.abort()
 
     def refresh(self) -> None:
-        """Invalidate cached readers of the table, as Spark does after a write."""
-        self._files.refresh()
+        """Invalidate cached DataFrames that read the table, as Spark does after a write."""
+        self._file_job.refresh()
         if find_table(self._bridge, self.table.name) is not None:
             self.spark.catalog.refreshTable(self.table.name)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_TYPES = {
+_ARROW_NAMES = {
     "boolean": "bool",
     "tinyint": "int8",
     "smallint": "int16",
@@ -16,12 +14,12 @@ _TYPES = {
     "bigint": "int64",
     "float": "float",
     "double": "double",
-    "date": "date32[day]",
+    "date": "date32",
     "string": "string",
 }
-"""Arrow's name of each Spark type."""
-_SHORT = 18
-"""Spark and DuckDB store decimals of up to this many digits in 64 bits."""
+"""Arrow's name of each supported Spark type except decimals."""
+_MAX_SHORT_DIGITS = 18
+"""Spark and DuckDB store decimals of up to this number of digits in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +30,17 @@ class Column:
     type: str
 
     @property
-    def arrow(self) -> str:
-        """The name of the column's type in Arrow."""
-        if self.type.startswith("decimal("):
-            return "decimal128" + self.type.removeprefix("decimal").replace(",", ", ")
-        return _TYPES[self.type]
-
-    @property
     def is_short_decimal(self) -> bool:
         """Whether Spark stores the column's decimals in 64 bits."""
-        return self.type.startswith("decimal(") and self._digits[0] <= _SHORT
+        return self.type.startswith("decimal(") and self._precision_and_scale[0] <= _MAX_SHORT_DIGITS
 
     @property
     def wire_type(self) -> str:
-        """The type of the values on the wire: short decimals travel as unscaled integers, as Spark stores them."""
+        """The Spark type of the values on the wire: short decimals become unscaled integers, as Spark stores them."""
         return "bigint" if self.is_short_decimal else self.type
 
     @property
-    def _digits(self) -> tuple[int, int]:
+    def _precision_and_scale(self) -> tuple[int, int]:
         precision, scale = self.type[len("decimal(") : -1].split(",")
         return int(precision), int(scale)
 
@@ -58,22 +49,22 @@ class Column:
         import pyarrow as pa
 
         if self.type.startswith("decimal("):
-            return pa.decimal128(*self._digits)
-        return pa.type_for_alias(self.arrow.removesuffix("[day]"))
+            return pa.decimal128(*self._precision_and_scale)
+        return pa.type_for_alias(_ARROW_NAMES[self.type])
 
     def to_wire(self, values: Any) -> Any:
-        """Convert an Arrow array of DuckDB to the wire type."""
+        """Convert an Arrow array, as returned by DuckDB, to the wire type."""
         import numpy as np
         import pyarrow as pa
 
         values = values.cast(self.arrow_type())
         if not self.is_short_decimal:
             return values
-        valid, digits = values.buffers()
+        validity, decimals = values.buffers()
         # The first 8 of 16 bytes hold the whole value of a short decimal.
-        halves = np.frombuffer(digits, dtype=np.int64)
-        whole = pa.py_buffer(np.ascontiguousarray(halves[: 2 * (values.offset + len(values)) : 2]))
-        return pa.Array.from_buffers(pa.int64(), len(values), [valid, whole], offset=values.offset)
+        halves = np.frombuffer(decimals, dtype=np.int64)
+        unscaled = pa.py_buffer(np.ascontiguousarray(halves[: 2 * (values.offset + len(values)) : 2]))
+        return pa.Array.from_buffers(pa.int64(), len(values), [validity, unscaled], offset=values.offset)
 
     def from_wire(self, values: Any) -> Any:
         """Convert an Arrow array of the wire type to the column's type."""
@@ -82,12 +73,12 @@ class Column:
 
         if not self.is_short_decimal:
             return values
-        valid, digits = values.buffers()
-        whole = np.frombuffer(digits, dtype=np.int64)[: values.offset + len(values)]
-        halves = np.empty((len(whole), 2), dtype=np.int64)
-        halves[:, 0] = whole
-        halves[:, 1] = whole >> 63  # the sign
-        buffers = [valid, pa.py_buffer(halves)]
+        validity, integers = values.buffers()
+        unscaled = np.frombuffer(integers, dtype=np.int64)[: values.offset + len(values)]
+        halves = np.empty((len(unscaled), 2), dtype=np.int64)
+        halves[:, 0] = unscaled
+        halves[:, 1] = unscaled >> 63  # the sign
+        buffers = [validity, pa.py_buffer(halves)]
         return pa.Array.from_buffers(self.arrow_type(), len(values), buffers, offset=values.offset)
 
 

@@ -1,17 +1,15 @@
-"""The DuckDB connection of a native task, whose errors become `NotNativeError`."""
+"""The DuckDB connection of a native task; errors of DuckDB become `NotNativeError`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.worker.errors import NotNativeError
 from penstock.duckdb.worker.workspace import workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pyarrow as pa
 
     from penstock.duckdb.worker.columns import Column
@@ -19,16 +17,23 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 10_000
 """Rows per output batch, the default of ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 OLDEST, NEWEST = (1, 5), (2, 0)
-"""The oldest and newest tested releases of DuckDB (major, minor). Results of others may differ."""
+"""The oldest and newest supported releases of DuckDB (major, minor). Results of other releases may differ."""
 UNSUPPORTED = "is not supported"
-"""Part of the error that an executor with another release reports."""
+"""Part of the error that an executor with an unsupported release reports."""
+NOT_NATIVE = "penstock: not computed by DuckDB: "
+"""Prefix of the errors after which Spark computes the rows."""
+
+
+class NotNativeError(Exception):
+    """DuckDB cannot compute the rows, so Spark must."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(NOT_NATIVE + " ".join(reason.split()))
 
 
 def unsupported_reason(version: str) -> str | None:
     """Return why a release of DuckDB cannot be used, None if it is supported.
 
-    Examples
-    --------
     >>> unsupported_reason("1.5.6")
     >>> unsupported_reason("1.1.3")
     'DuckDB 1.1.3 is not supported: install 1.5 to 2.0'
@@ -46,19 +51,13 @@ def open_connection(
 ) -> Iterator[Any]:
     """Open a connection that may read only the listed files and write only to its spill directory.
 
-    Raises `NotNativeError` if DuckDB is of an unsupported release, or fails.
+    Raises `NotNativeError` if the release of DuckDB is not supported, or if DuckDB or Arrow fails. `memory` is
+    the number of requested bytes. `budget` is the number that all tasks of the executor may use together (`workspace`).
 
-    Parameters
-    ----------
-    memory
-        The bytes that the connection may use before it spills.
-    budget
-        The bytes that all tasks of the executor may use together, see `penstock.duckdb.worker.workspace.workspace`.
-    reads_arrow
-        Whether the queries read registered Arrow tables. Then filters, including those that a join derives from its
-        other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN differently from
-        SQL and reads an infinite date as 1 January of the year 1. (A top-n sort could still push a filter down, but no
-        query of exchanged rows has such a sort.)
+    `reads_arrow` says whether the queries read registered Arrow tables. If so, filters, including those that a join
+    derives from its other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN
+    differently from SQL and reads an infinite date as 1 January of the year 1. (A top-n sort could still push a filter
+    down, but no query of exchanged rows has such a sort.)
     """
     import pyarrow as pa
 
@@ -78,7 +77,7 @@ def open_connection(
         try:
             with duckdb.connect(config=settings) as connection:
                 # DuckDB reports this limit if it is set in the configuration above, but does not enforce it.
-                connection.execute(f"SET max_temp_directory_size = '{space.most_spilled}B'")
+                connection.execute(f"SET max_temp_directory_size = '{space.max_spilled_bytes}B'")
                 paths = ", ".join(map(quote_literal, files))
                 connection.execute(f"SET allowed_paths = [{paths}]")
                 if reads_arrow:

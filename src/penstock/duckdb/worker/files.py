@@ -1,53 +1,46 @@
 """Parquet files and the SQL with which DuckDB reads them.
 
-A task reads the row groups that start in its ranges. Files that DuckDB might read differently from Spark raise
-`NotNativeError`.
+A task of a part reads the row groups that start in its file ranges, and a single-task query reads whole files. A file
+that DuckDB might read differently from Spark raises `NotNativeError`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.duckdb.worker.engine import quote_literal
-from penstock.duckdb.worker.errors import CHANGED, NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError, quote_literal
 from penstock.duckdb.worker.footers import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.duckdb.worker.columns import Column
     from penstock.duckdb.worker.footers import Footer
 
-_NOTHING = "1 AS nothing"
+FILE_CHANGED = "has changed since the query was planned"
+"""Part of the error for a file that was replaced after planning; the next query may succeed."""
+_NO_COLUMNS = "1 AS nothing"
+"""Select list of a query that only needs the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """A range of bytes of a file, and the state of the file when the query was planned.
 
-    Parameters
-    ----------
-    path
-        The file's path, with or without ``file:``.
-    modified
-        Modification time, milliseconds since 1970.
-    size
-        Size of the whole file in bytes.
-    values
-        The values of the partition columns from the names of the file's folders, as SQL.
+    `path` is with or without ``file:``. `modified_ms` is the modification time in milliseconds since 1970, and `size`
+    the bytes of the whole file. `partition_values` are the values in the names of the file's folders, as SQL.
     """
 
     path: str
     start: int
     length: int
-    modified: int
+    modified_ms: int
     size: int
-    values: Sequence[str] = ()
+    partition_values: Sequence[str] = ()
 
     @property
-    def local(self) -> str:
+    def local_path(self) -> str:
         """The path without ``file:``."""
         return self.path.removeprefix("file:")
 
@@ -56,23 +49,17 @@ class FileRange:
 class Files:
     """How to read the files of a table.
 
-    Parameters
-    ----------
-    read
-        The columns to read; empty if rows are only counted.
-    calendar
-        Spark's ``datetimeRebaseModeInRead``, which applies to files that do not name their writer.
-    folders
-        The partition columns, whose values come from the names of folders.
+    `read_columns` are stored in the files; there may be none. `rebase_mode` is Spark's ``datetimeRebaseModeInRead``,
+    which applies to files that do not name their writer. `partition_columns` have their values in names of folders.
     """
 
-    read: tuple[Column, ...]
-    calendar: str = "CORRECTED"
-    folders: tuple[Column, ...] = ()
+    read_columns: tuple[Column, ...]
+    rebase_mode: str = "CORRECTED"
+    partition_columns: tuple[Column, ...] = ()
 
     def query(self, ranges: Sequence[FileRange]) -> tuple[str, int]:
-        """Return a query for the rows of file ranges, and the number of rows."""
-        scans = [scan for file in ranges if (scan := self._scan(file)) is not None]
+        """Return a query for the rows of file ranges, and the number of these rows."""
+        scans = [scan for file in ranges if (scan := self._range_query(file)) is not None]
         return " UNION ALL ".join(sql for sql, _ in scans) or self._empty_query(), sum(rows for _, rows in scans)
 
     def whole_files_query(self, ranges: Sequence[FileRange]) -> str:
@@ -83,8 +70,8 @@ class Files:
         """
         by_folder: dict[tuple[str, ...], list[FileRange]] = {}
         for file in ranges:
-            if file.start == 0 and self._footer(file).rows:
-                by_folder.setdefault(tuple(file.values), []).append(file)
+            if file.start == 0 and self._checked_footer(file).rows:
+                by_folder.setdefault(tuple(file.partition_values), []).append(file)
         return " UNION ALL ".join(map(self._folder_query, by_folder.values())) or self._empty_query()
 
     def _folder_query(self, files: Sequence[FileRange]) -> str:
@@ -92,43 +79,45 @@ class Files:
         return f"SELECT {self._select_list(files[0])} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
 
     def _empty_query(self) -> str:
-        names = [f"CAST(NULL AS {column.type}) AS {_quoted(column.name)}" for column in (*self.read, *self.folders)]
-        return "SELECT " + (", ".join(names) or _NOTHING) + " LIMIT 0"
+        columns = (*self.read_columns, *self.partition_columns)
+        nulls = [f"CAST(NULL AS {column.type}) AS {_quoted(column.name)}" for column in columns]
+        return "SELECT " + (", ".join(nulls) or _NO_COLUMNS) + " LIMIT 0"
 
     def _select_list(self, file: FileRange) -> str:
-        names = [_quoted(column.name) for column in self.read]
-        names += [f"{value} AS {_quoted(column.name)}" for column, value in zip(self.folders, file.values, strict=True)]
-        return ", ".join(names) or _NOTHING
+        columns = [_quoted(column.name) for column in self.read_columns]
+        partitions = zip(self.partition_columns, file.partition_values, strict=True)
+        columns += [f"{value} AS {_quoted(column.name)}" for column, value in partitions]
+        return ", ".join(columns) or _NO_COLUMNS
 
-    def _scan(self, file: FileRange) -> tuple[str, int] | None:
+    def _range_query(self, file: FileRange) -> tuple[str, int] | None:
         """Return a query for the rows of a file range and their number, None if no row group starts in it."""
-        footer = self._footer(file)
-        first, last = footer.range(file)
-        if first == last:
+        footer = self._checked_footer(file)
+        first, end = footer.row_range(file)
+        if first == end:
             return None
-        if (first, last) == (0, footer.rows):
-            return self._folder_query([file]), last
+        if (first, end) == (0, footer.rows):
+            return self._folder_query([file]), footer.rows
         numbered = f"read_parquet({_path(file)}, hive_partitioning = false, file_row_number = true)"
-        where = f"file_row_number >= {first} AND file_row_number < {last}"
-        return f"SELECT {self._select_list(file)} FROM {numbered} WHERE {where}", last - first  # noqa: S608 - quoted
+        where = f"file_row_number >= {first} AND file_row_number < {end}"
+        return f"SELECT {self._select_list(file)} FROM {numbered} WHERE {where}", end - first  # noqa: S608 - quoted
 
-    def _footer(self, file: FileRange) -> Footer:
-        """Return a file's footer; raise if the file has changed, or DuckDB might read it differently from Spark."""
-        if set("*?[") & set(file.local):
-            raise NotNativeError(f"DuckDB would take the path {file.path} for a pattern")
+    def _checked_footer(self, file: FileRange) -> Footer:
+        """Return a file's footer; raise if it has changed, or if DuckDB might read the file differently from Spark."""
+        if set("*?[") & set(file.local_path):
+            raise NotNativeError(f"DuckDB would read the path {file.path} as a pattern")
         try:
-            status = Path(file.local).stat()
+            status = Path(file.local_path).stat()
         except OSError as error:
             raise NotNativeError(str(error)) from error
-        if status.st_size != file.size or status.st_mtime_ns // 1_000_000 != file.modified:
-            raise NotNativeError(f"{file.path} {CHANGED}")
-        footer = read_footer(file.local, status.st_mtime_ns, status.st_size)
-        footer.check(file.path, self.read, self.calendar)
+        if status.st_size != file.size or status.st_mtime_ns // 1_000_000 != file.modified_ms:
+            raise NotNativeError(f"{file.path} {FILE_CHANGED}")
+        footer = read_footer(file.local_path, status.st_mtime_ns, status.st_size)
+        footer.check(file.path, self.read_columns, self.rebase_mode)
         return footer
 
 
 def _path(file: FileRange) -> str:
-    return quote_literal(file.local)
+    return quote_literal(file.local_path)
 
 
 def _quoted(name: str) -> str:

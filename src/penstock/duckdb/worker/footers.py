@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.duckdb.worker.columns import Column
     from penstock.duckdb.worker.files import FileRange
 
-_TEXTS = {"large_string", "string_view"}
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_STRING_TYPES = {"large_string", "string_view"}  # Arrow's other types of strings
+_LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Metadata keys of files whose old dates follow the Julian calendar."""
-_SPARK_VERSION = b"org.apache.spark.version"
+_SPARK_VERSION_KEY = b"org.apache.spark.version"
 """Metadata key of the Spark release that wrote a file; dates written by Spark 2 follow the Julian calendar, too."""
-_WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.|rs version )[1-9]\d")
-"""Writers that order the minimum and maximum of a column by unsigned bytes, as DuckDB assumes.
+_SUPPORTED_WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.|rs version )[1-9]\d")
+"""Writers whose minimum and maximum of a column are ordered by unsigned bytes, as DuckDB assumes.
 
-Old releases of other writers used a different order, which Spark takes into account.
+Other writers may use a different order, which Spark takes into account.
 """
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-"""Codecs that both readers have. Spark needs extra packages for Brotli and LZO; DuckDB cannot read Hadoop's LZ4."""
+"""Codecs of both Spark and DuckDB. Spark needs extra packages for Brotli and LZO; DuckDB cannot read Hadoop's LZ4."""
 _ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-"""Encodings that both readers support for every type in every supported release.
+"""Encodings that Spark and DuckDB support for every type in every supported release.
 
-Spark's vectorised reader supports others, such as BYTE_STREAM_SPLIT, only for some types and in some releases.
+Spark's vectorized reader supports others, such as BYTE_STREAM_SPLIT, only for some types and in some releases.
 """
-_ADDED = frozenset({"file_row_number", "filename", "file_index", "rowid"})
-"""Columns that DuckDB adds to those of a file, under these names."""
-_CACHED_FOOTERS = 4096
-"""Footers that a process caches, a few kilobytes each."""
+_ADDED_COLUMNS = frozenset({"file_row_number", "filename", "file_index", "rowid"})
+"""Names of columns that DuckDB adds to those of a file."""
+_MAX_CACHED_FOOTERS = 4096
+"""Maximum number of footers in memory, of a few kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
     """A column of a Parquet file.
 
-    `annotation` is the Parquet logical type, such as ``STRING``; ``NONE`` if there is none or the column is nested.
-    `formats` are the codecs and encodings of the column's chunks.
+    `type` is the Arrow type. `annotation` is the Parquet logical type, such as ``STRING``; ``NONE`` if there is none,
+    or if the column is nested and has several leaves. `formats` are the codecs and encodings of the column's chunks.
     """
 
     name: str
@@ -56,98 +55,87 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a file: its first row, its number of rows, and the byte offset of its first column."""
+    """A row group of a file: its first row, its number of rows, and the offset of its first column in the file."""
 
-    first: int
+    first_row: int
     rows: int
-    start: int
+    start_byte: int
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The parts of a Parquet footer that decide whether DuckDB can read the file.
+    """The parts of a Parquet footer that decide whether DuckDB can read the file, and its row groups.
 
-    Parameters
-    ----------
-    writer
-        The program that wrote the file, empty if the file does not name it.
-    release
-        The release of Spark that wrote the file, None for other writers.
-    has_legacy_dates
-        Whether the file declares dates of the Julian calendar.
+    `writer` is the program that wrote the file, empty if the file does not name it. `spark_release` is None for other
+    writers than Spark. `has_legacy_dates` says whether the file declares dates of the Julian calendar.
     """
 
     columns: tuple[FileColumn, ...]
     writer: str
-    release: bytes | None
+    spark_release: bytes | None
     has_legacy_dates: bool
-    groups: tuple[RowGroup, ...]
+    row_groups: tuple[RowGroup, ...]
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(group.rows for group in self.groups)
+        return sum(group.rows for group in self.row_groups)
 
-    def groups_in(self, file: FileRange) -> list[RowGroup]:
-        """Return the row groups whose first column starts in a range."""
-        return [group for group in self.groups if file.start <= group.start < file.start + file.length]
+    def row_groups_in(self, file: FileRange) -> list[RowGroup]:
+        """Return the row groups whose first column starts in a file range."""
+        return [group for group in self.row_groups if file.start <= group.start_byte < file.start + file.length]
 
-    def range(self, file: FileRange) -> tuple[int, int]:
-        """Return the first row, and the row after the last, of the row groups that start in a range."""
-        groups = self.groups_in(file)
+    def row_range(self, file: FileRange) -> tuple[int, int]:
+        """Return the first row of the row groups that start in a file range, and the end of the last; zeros if none."""
+        groups = self.row_groups_in(file)
         if not groups:
             return 0, 0
-        if any(group.first + group.rows != following.first for group, following in pairwise(groups)):
+        if any(group.first_row + group.rows != following.first_row for group, following in pairwise(groups)):
             raise NotNativeError(f"the row groups of {file.path} are not stored in order")
-        return groups[0].first, groups[-1].first + groups[-1].rows
+        return groups[0].first_row, groups[-1].first_row + groups[-1].rows
 
-    def check(self, path: str, read: Sequence[Column], calendar: str) -> None:
-        """Raise if DuckDB might read the file differently from Spark."""
-        self._check_names(path, read)
+    def check(self, path: str, read_columns: Sequence[Column], rebase_mode: str) -> None:
+        """Raise `NotNativeError` if DuckDB might read the file differently from Spark."""
+        self._check_names(path, read_columns)
         by_name = {column.name: column for column in self.columns}
-        for column in read:
+        for column in read_columns:
             stored = by_name.get(column.name)
             if stored is None:
                 raise NotNativeError(f"{path} has no column {column.name}")
-            if ("string" if stored.type in _TEXTS else stored.type) != column.arrow:
+            if ("string" if stored.type in _STRING_TYPES else stored.type) != str(column.arrow_type()):
                 raise NotNativeError(f"{column.name} is {stored.type} in {path}, and {column.type} in the table")
             if column.type == "string" and stored.annotation != "STRING":
                 raise NotNativeError(f"{column.name} is annotated as {stored.annotation} in {path}, and not as STRING")
             unsupported = stored.formats - _CODECS - _ENCODINGS
             if unsupported:
                 raise NotNativeError(f"{column.name} is stored in the format {min(unsupported)} in {path}")
-        types = {column.type.partition("(")[0] for column in read}
+        types = {column.type.partition("(")[0] for column in read_columns}
         if "date" in types:
-            is_old = calendar != "CORRECTED" if self.release is None else self.release < b"3"
-            if is_old or self.has_legacy_dates:
-                raise NotNativeError(f"{path} may have dates of another calendar")
-        if types & {"string", "decimal"} and not _WRITERS.match(self.writer):
-            raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
+            is_julian = rebase_mode != "CORRECTED" if self.spark_release is None else self.spark_release < b"3"
+            if is_julian or self.has_legacy_dates:
+                raise NotNativeError(f"{path} may have dates of the Julian calendar")
+        if types & {"string", "decimal"} and not _SUPPORTED_WRITERS.match(self.writer):
+            writer = self.writer or "an unknown program"
+            raise NotNativeError(f"{path} was written by {writer}, whose column statistics may be in another order")
 
-    def _check_names(self, path: str, read: Sequence[Column]) -> None:
-        """Raise if DuckDB may rename a column: it numbers names that differ only in case until they are unique."""
+    def _check_names(self, path: str, read_columns: Sequence[Column]) -> None:
+        """Raise if DuckDB may rename a column: it numbers names that differ only in case (`a`, `A_1`) until unique."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
-        added = _ADDED & names.keys()
-        renamed = [
-            column.name for column in read for name in repeated if f"{column.name.lower()}_".startswith(f"{name}_")
-        ]
+        added = _ADDED_COLUMNS & names.keys()
+        read_names = [column.name for column in read_columns]
+        renamed = [name for name in read_names if any(f"{name.lower()}_".startswith(f"{base}_") for base in repeated)]
         if renamed or added:
             raise NotNativeError(f"{path} has a column {min([*renamed, *added])} that DuckDB renames")
 
 
-@lru_cache(maxsize=_CACHED_FOOTERS)
+@lru_cache(maxsize=_MAX_CACHED_FOOTERS)
 def read_footer(path: str, modified: int, size: int) -> Footer:
-    """Return the footer of a file.
+    """Return the footer of a file; raises `NotNativeError` if the file cannot be read.
 
-    Raises `NotNativeError` if the file cannot be read.
-
-    Parameters
-    ----------
-    modified, size
-        Modification time in nanoseconds since 1970, and size in bytes: part of the cache key.
+    `modified` (in any unit) and `size` are only part of the cache key.
     """
-    del modified, size  # only part of the cache key
+    del modified, size
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,9 +148,9 @@ def read_footer(path: str, modified: int, size: int) -> Footer:
     return Footer(
         _columns(metadata, fields),
         metadata.created_by or "",
-        key_values.get(_SPARK_VERSION),
-        any(key in key_values for key in _LEGACY),
-        _groups(metadata),
+        key_values.get(_SPARK_VERSION_KEY),
+        any(key in key_values for key in _LEGACY_KEYS),
+        _row_groups(metadata),
     )
 
 
@@ -178,26 +166,26 @@ def _columns(metadata: Any, fields: Sequence[Any]) -> tuple[FileColumn, ...]:
         formats = {chunk.compression for chunk in chunks}.union(*(chunk.encodings for chunk in chunks))
         columns.append(FileColumn(field.name, str(field.type), annotation, frozenset(formats)))
     if leaf != metadata.num_columns:
-        raise NotNativeError(f"a file with {metadata.num_columns} columns has a schema of {leaf}")
+        raise NotNativeError(f"a file has {metadata.num_columns} columns, but its schema describes {leaf}")
     return tuple(columns)
 
 
-def _leaf_count(kind: Any) -> int:
+def _leaf_count(arrow_type: Any) -> int:
     """Return the number of Parquet columns that an Arrow type consists of."""
-    fields = [kind.field(number) for number in range(kind.num_fields)]
+    fields = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
     return sum(_leaf_count(field.type) for field in fields) if fields else 1
 
 
-def _groups(metadata: Any) -> tuple[RowGroup, ...]:
+def _row_groups(metadata: Any) -> tuple[RowGroup, ...]:
     groups, row = [], 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not group.num_columns:
             raise NotNativeError("a file without columns")
-        head = group.column(0)
-        start = head.data_page_offset
-        if head.has_dictionary_page and head.dictionary_page_offset:
-            start = min(start, head.dictionary_page_offset)
+        first_column = group.column(0)
+        start = first_column.data_page_offset
+        if first_column.has_dictionary_page and first_column.dictionary_page_offset:
+            start = min(start, first_column.dictionary_page_offset)
         groups.append(RowGroup(row, group.num_rows, start))
         row += group.num_rows
     return tuple(groups)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_GROUP = Path("/sys/fs/cgroup")
-"""Limits of a container (Linux control groups, version 2)."""
-_MACHINE = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+"""Limits of the container (Linux control groups, version 2)."""
+_MEMINFO = Path("/proc/meminfo")
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory of this machine, or of its container if that has a limit."""
+    """Return the bytes of memory of this machine, or of the container if its limit is lower."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = _container_limit()
     return total if limit is None else min(total, limit)
@@ -20,18 +20,18 @@ def machine_memory() -> int:
 def free_memory() -> int:
     """Return the bytes of memory that are free or used by cached files; all memory if the system does not report it."""
     free = machine_memory()
-    available = _fields(_MACHINE).get("MemAvailable:")
+    available = _fields(_MEMINFO).get("MemAvailable:")
     if available is not None:
         free = min(free, available * 1024)
-    limit, used = _container_limit(), _number(_GROUP / "memory.current")
+    limit, used = _container_limit(), _number(_CGROUP / "memory.current")
     if limit is not None and used is not None:
-        cached = _fields(_GROUP / "memory.stat").get("inactive_file", 0)
+        cached = _fields(_CGROUP / "memory.stat").get("inactive_file", 0)
         free = min(free, max(limit - used + cached, 0))
     return free
 
 
 def _container_limit() -> int | None:
-    return _number(_GROUP / "memory.max")
+    return _number(_CGROUP / "memory.max")
 
 
 def _number(file: Path) -> int | None:

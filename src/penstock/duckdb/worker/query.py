@@ -1,36 +1,33 @@
-"""Runs a query, or most of it, in a single Python worker of Spark: DuckDB reads all files of its tables."""
+"""Runs a query, or most of it, in a single Python worker of Spark: DuckDB reads all files of the tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.worker.engine import open_connection, query_batches
-from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError, open_connection, query_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from penstock.duckdb.worker.columns import Column
     from penstock.duckdb.worker.files import FileRange, Files
 
-
-_UNUSUAL_DAY = (
+_UNUSUAL_DATE = (
     "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 )
-"""Dates that Spark's filters of Parquet files reject or shift to later dates, as calendars skip them."""
-_BYTES_IN_MEMORY = 16
-"""Estimated memory of a query per byte of its compressed files: its joins and groups are never larger than the decoded
-columns (TPC-H: 2 to 6)."""
-_LEAST_MEMORY = 128 << 20
+"""Condition on a date ``{0}`` that Spark's Parquet filters reject, or shift to a later date (days skipped in 1582)."""
+_MEMORY_FACTOR = 16
+"""Estimated bytes of memory per byte of the compressed files: hash tables of joins and groups are rarely larger than
+the decoded columns (TPC-H: 2 to 6 bytes)."""
+_MIN_MEMORY = 128 << 20
 """Minimum bytes that a query requests, even for small files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a query and its file ranges, several per file if Spark split it."""
+    """A table of a query, and file ranges that cover its files completely."""
 
     name: str
     files: Files
@@ -41,49 +38,39 @@ class Table:
         """The size of the table's files in bytes."""
         return sum(file.length for file in self.ranges)
 
-    def check(self) -> None:
-        """Check that DuckDB can read all files of the table.
-
-        Raises `NotNativeError` if DuckDB might read a file differently from Spark.
-        """
-        self.files.whole_files_query(self.ranges)
+    def rows_query(self) -> str:
+        """Return the query for all rows; raises `NotNativeError` if DuckDB might read a file differently from Spark."""
+        return self.files.whole_files_query(self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedResult:
-    """A named result that later queries read; `is_value` marks a scalar subquery, with at most one row."""
+    """A result that later queries read by its name; `is_scalar` marks a scalar subquery, with at most one row."""
 
     name: str
     sql: str
-    is_value: bool
+    is_scalar: bool
 
     def materialize(self, connection: Any) -> None:
-        """Compute the result into a table, even if no row needs it: like in Spark, an error must surface."""
+        """Write the result to a temporary table, even if no row needs it, so that its errors are raised as in Spark."""
         (rows,) = connection.execute(f"CREATE TEMP TABLE {self.name} AS {self.sql}").fetchone()
-        if not self.is_value:
+        if not self.is_scalar:
             return
         if rows > 1:
             raise NotNativeError("a subquery returns more than one row")
         table = connection.table(self.name)
-        for column, kind in zip(table.columns, table.types, strict=True):
-            if str(kind) == "DATE" and table.filter(_UNUSUAL_DAY.format(column)).fetchone() is not None:
-                raise NotNativeError("a subquery returns a date that Spark's filters of files treat differently")
+        for column, column_type in zip(table.columns, table.types, strict=True):
+            if str(column_type) == "DATE" and table.filter(_UNUSUAL_DATE.format(column)).fetchone() is not None:
+                raise NotNativeError("a subquery returns a date that Spark's Parquet filters treat differently")
 
 
 @dataclass(frozen=True, slots=True)
-class NativeQueryStep:
+class QueryFunction:
     """The computation of a single-task query; a function for ``DataFrame.mapInArrow`` over a single row.
 
-    Parameters
-    ----------
-    sql
-        The query; ``scan_0``, ``scan_1`` and so on are the rows of its tables.
-    results
-        Results to materialize first, in this order.
-    memory
-        The bytes that DuckDB may use on an executor, set when the query runs. Concurrent queries share them.
-    threads
-        The number of threads: the cores of an executor.
+    The query `sql` returns `columns`, and reads the rows of its tables as ``scan_0``, ``scan_1`` and so on. `results`
+    are materialized before, in this order. `memory` is the number of bytes that DuckDB may use on an executor, shared
+    by concurrent queries, and `threads` the number of the executor's cores; both are set when the query runs.
     """
 
     sql: str
@@ -99,9 +86,9 @@ class NativeQueryStep:
         The single input row is read last: Spark sends it in small packets, some tens of milliseconds late (Nagle's
         algorithm and delayed acknowledgements).
         """
-        scans = [table.files.whole_files_query(table.ranges) for table in self.tables]
-        requested = sum(table.size_in_bytes for table in self.tables) * _BYTES_IN_MEMORY + _LEAST_MEMORY
-        files = {file.local for table in self.tables for file in table.ranges}
+        scans = [table.rows_query() for table in self.tables]
+        requested = sum(table.size_in_bytes for table in self.tables) * _MEMORY_FACTOR + _MIN_MEMORY
+        files = {file.local_path for table in self.tables for file in table.ranges}
         with open_connection(min(requested, self.memory), self.threads, files, budget=self.memory) as connection:
             for number, scan in enumerate(scans):
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")

@@ -1,61 +1,54 @@
-"""Runs a native step over sampled row groups in the driver, to estimate whether DuckDB pays off."""
+"""Runs the function of a part over sampled row groups in the driver, to estimate whether DuckDB pays off."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.duckdb.worker.columns import Column
 from penstock.duckdb.worker.footers import read_footer
-from penstock.duckdb.worker.worker import NativeStep
+from penstock.duckdb.worker.worker import PartFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.duckdb.worker.files import FileRange
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of the row groups that a step reads.
+    """A sample of the row groups that a part reads.
 
-    `chosen` are the sampled row groups as file ranges, at most one for each task. `task` is the estimated number of
-    rows that a task reads in all.
+    `row_groups` are the sampled row groups as file ranges, at most one per sampled task, and `rows` their total number
+    of rows. `task_rows` is the estimated number of rows that a task reads.
     """
 
-    chosen: tuple[FileRange, ...]
+    row_groups: tuple[FileRange, ...]
     rows: int
-    task: int
+    task_rows: int
 
-    def output_ratio(self, step: NativeStep) -> float:
-        """Run a step over the sample; return its output rows divided by its input rows.
+    def output_ratio(self, function: PartFunction) -> float:
+        """Run the function of a part over the sample; return its output rows divided by its input rows.
 
         Raises `NotNativeError` if DuckDB cannot read the files.
         """
-        count = f"SELECT count(*) AS n FROM ({step.sql})"  # noqa: S608 - the project's own query
-        counting = NativeStep(count, (Column("n", "bigint"),), step.memory, step.files, tables=step.tables)
-        output_rows = sum(batch.column(0)[0].as_py() for batch in counting.rows(self.chosen))
+        count = f"SELECT count(*) AS n FROM ({function.sql})"  # noqa: S608 - the project's own query
+        columns = (Column("n", "bigint"),)
+        counting = PartFunction(count, columns, function.memory, function.files, tables=function.tables)
+        output_rows = sum(batch.column(0)[0].as_py() for batch in counting.rows(self.row_groups))
         return output_rows / self.rows if self.rows else 0.0
 
 
 def sample_row_groups(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
-    """Choose the middle row group of each range.
+    """Choose the middle row group in each range; raises `NotNativeError` if the driver cannot read the files.
 
-    Raises `NotNativeError` if the files cannot be read in the driver.
-
-    Parameters
-    ----------
-    ranges
-        The first range of each sampled task.
-    task_bytes
-        For each of these tasks, the bytes of all of its ranges.
+    `ranges` are the first range of each sampled task, and `task_bytes` the bytes of all ranges of each of these tasks.
     """
-    chosen, rows, of_tasks = [], 0, []
+    row_groups, rows, task_rows = [], 0, []
     for file, size in zip(ranges, task_bytes, strict=True):
-        groups = read_footer(file.local, file.modified, file.size).groups_in(file)
+        groups = read_footer(file.local_path, file.modified_ms, file.size).row_groups_in(file)
         if groups:
             group = groups[len(groups) // 2]
-            chosen.append(replace(file, start=group.start, length=1))
+            row_groups.append(replace(file, start=group.start_byte, length=1))
             rows += group.rows
-        of_tasks.append(sum(group.rows for group in groups) * size // max(file.length, 1))
-    return Sample(tuple(chosen), rows, sum(of_tasks) // max(len(of_tasks), 1))
+        task_rows.append(sum(group.rows for group in groups) * size // max(file.length, 1))
+    return Sample(tuple(row_groups), rows, sum(task_rows) // max(len(task_rows), 1))

@@ -1,41 +1,31 @@
 """Scatters columnar batches over subpartitions by Spark's own hash of their keys.
 
-Each subpartition gets a single exchange row: a routing number and a serialized batch. Spark hashes the number, which is
-chosen such that the batch arrives in the subpartition of its rows. So the rows of a columnar stage can be joined with
-those of a row-based stage. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorised over whole columns.
+The rows of a subpartition become an exchange row, or a few: a routing number and a serialized batch. The number is
+chosen such that Spark hashes it to the subpartition of the batch. So the rows of a columnar stage can be joined with
+those of a row-based stage. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorized over whole columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from penstock.duckdb.worker.columns import Column
 
 SEED = 42
 """The seed of Spark's exchanges."""
-_SHORT = 1 << 16
-_MOST_BYTES = 64 << 20
+_MAX_BUFFERED_BYTES = 64 << 20
 """Bytes that are scattered at a time: long batches, but bounded memory of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Scatters rows over subpartitions.
-
-    Parameters
-    ----------
-    keys
-        The positions of the hashed columns.
-    numbers
-        For each subpartition, a number that Spark hashes to it.
-    """
+    """Scatters rows over subpartitions by the columns at positions `keys`; each subpartition has a routing number."""
 
     keys: tuple[int, ...]
-    numbers: tuple[int, ...]
+    routing_numbers: tuple[int, ...]
 
     def scatter(self, batches: Iterator[Any], columns: Sequence[Column]) -> Iterator[Any]:
         """Yield batches of two columns: a routing number, and the rows of its subpartition as an Arrow IPC message."""
@@ -44,7 +34,7 @@ class Scatter:
         for batch in batches:
             buffered.append(batch)
             size += batch.nbytes
-            if size > _MOST_BYTES:
+            if size > _MAX_BUFFERED_BYTES:
                 yield self._scatter_rows(buffered, columns)
                 buffered, size = [], 0
         if any(batch.num_rows for batch in buffered):
@@ -57,14 +47,14 @@ class Scatter:
         (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
         subpartitions = self.subpartitions(rows, columns)
         rows = rows.take(pa.array(np.argsort(subpartitions, kind="stable")))
-        counts = np.bincount(subpartitions, minlength=len(self.numbers))
-        ends = np.cumsum(counts)
-        filled = np.flatnonzero(counts)
-        parts = [rows.slice(int(ends[target] - counts[target]), int(counts[target])).serialize() for target in filled]
-        numbers = np.array(self.numbers, dtype=np.int32)[filled]
+        counts = np.bincount(subpartitions, minlength=len(self.routing_numbers))
+        starts = np.cumsum(counts) - counts
+        nonempty = np.flatnonzero(counts)
+        parts = [rows.slice(int(starts[number]), int(counts[number])).serialize() for number in nonempty]
+        numbers = np.array(self.routing_numbers, dtype=np.int32)[nonempty]
         messages = [part.to_pybytes() for part in parts]
         output = [pa.array(numbers), pa.array(messages, pa.binary())]
-        return pa.RecordBatch.from_arrays(output, ["subpartition", "batch"])
+        return pa.RecordBatch.from_arrays(output, ["routing_number", "batch"])
 
     def subpartitions(self, rows: Any, columns: Sequence[Column]) -> Any:
         """Return the subpartition of each row, shape (rows,)."""
@@ -73,8 +63,8 @@ class Scatter:
         hashed = np.full(rows.num_rows, SEED, dtype=np.uint32)
         for key in self.keys:
             hashed = _hash_column(rows.column(key), columns[key].wire_type, hashed)
-        narrow = np.uint16 if len(self.numbers) <= _SHORT else np.int32  # short numbers sort fastest
-        return _modulo(hashed, len(self.numbers)).astype(narrow)
+        count = len(self.routing_numbers)
+        return _modulo(hashed, count).astype(np.uint16 if count <= 1 << 16 else np.int32)  # 16-bit numbers sort fastest
 
 
 def routing_numbers(subpartitions: int) -> tuple[int, ...]:
@@ -86,14 +76,14 @@ def routing_numbers(subpartitions: int) -> tuple[int, ...]:
     while len(numbers) < subpartitions:
         candidates = np.arange(start, start + 8 * subpartitions, dtype=np.int32)
         hashed = _finish(_mix(np.full(len(candidates), SEED, dtype=np.uint32), candidates.view(np.uint32)), 4)
-        for number, target in zip(candidates.tolist(), _modulo(hashed, subpartitions).tolist(), strict=True):
-            numbers.setdefault(target, number)
+        for number, subpartition in zip(candidates.tolist(), _modulo(hashed, subpartitions).tolist(), strict=True):
+            numbers.setdefault(subpartition, number)
         start += len(candidates)
-    return tuple(numbers[target] for target in range(subpartitions))
+    return tuple(numbers[subpartition] for subpartition in range(subpartitions))
 
 
 def _hash_column(values: Any, type_name: str, seeds: Any) -> Any:
-    """Return the hashes of a column, seeded by the hashes of the columns before it; a null keeps its seed."""
+    """Return the hashes of a column, seeded by those of the previous columns; the hash of a null is its seed."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,8 +94,8 @@ def _hash_column(values: Any, type_name: str, seeds: Any) -> Any:
     if valid is not None:
         values = pc.fill_null(values, pa.scalar(0, values.type) if type_name != "boolean" else False)
     if type_name == "bigint":
-        whole = np.asarray(values).view(np.uint64)
-        low, high = (whole & np.uint64(0xFFFFFFFF)).astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
+        words = np.asarray(values).view(np.uint64)
+        low, high = (words & np.uint64(0xFFFFFFFF)).astype(np.uint32), (words >> np.uint64(32)).astype(np.uint32)
         hashed = _finish(_mix(_mix(seeds, low), high), 8)
     else:
         hashed = _finish(_mix(seeds, np.asarray(values).astype(np.int32).view(np.uint32)), 4)

@@ -1,13 +1,14 @@
-"""Runs a part of a vertex in a Python worker of Spark: DuckDB reads files or exchanged columns and computes the rows.
+"""Runs a part of a vertex in a Python worker of Spark: DuckDB computes rows from files or exchanged columns.
 
-Every DuckDB error raises `NotNativeError`; Spark then computes the rows.
+Every DuckDB error becomes a `NotNativeError`; Spark then computes the rows.
 
-The modules of this package are shipped to the workers, so they import nothing else of Penstock.
+The modules of this package are shipped to the workers, so they import no module of other packages of Penstock.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from penstock.duckdb.worker.engine import open_connection, query_batches
 from penstock.duckdb.worker.files import FileRange, Files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
     from pyspark.core.broadcast import Broadcast
@@ -27,25 +26,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeStep:
-    """The computation of every task; a function for ``DataFrame.mapInArrow``.
+class PartFunction:
+    """The computation of a part in each task; a function for ``DataFrame.mapInArrow``.
 
-    Parameters
-    ----------
-    sql
-        The query; it reads the rows of the files as ``scan``.
-    memory
-        Bytes that DuckDB may use in a task before it spills.
-    files
-        How to read files; None if the step reads only inputs.
-    inputs
-        The columns of each exchanged input, which the query reads as ``input_0``, ``input_1`` and so on.
-    tables
-        Broadcast tables that the query joins, by name: each is an Arrow IPC stream.
-    scatter
-        Scatters the output over subpartitions; None if the output is rows.
-    rows_read, rows_returned
-        Accumulators of the rows read from files, and of the rows returned.
+    The query `sql` returns `columns`. It reads the rows of the files as ``scan``, or the exchanged inputs as
+    ``input_0``, ``input_1`` and so on; `inputs` are the columns of each. `files` is None if there are inputs. `tables`
+    are broadcast tables that the query joins, by name: each is an Arrow IPC stream. `scatter` is None if the output is
+    not exchanged as columns. `memory` is the number of bytes that DuckDB may use in a task before it spills. The
+    accumulators count the rows read from files and the rows returned.
     """
 
     sql: str
@@ -59,7 +47,7 @@ class NativeStep:
     rows_returned: Accumulator[int] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Compute the rows of a task from the file ranges, or the exchanged columns, that the batches carry."""
+        """Compute the rows of a task from batches that contain file ranges or exchanged columns."""
         rows = self._input_rows(batches) if self.inputs else self._file_rows(batches)
         yield from rows if self.scatter is None else self.scatter.scatter(rows, self.columns)
 
@@ -74,7 +62,7 @@ class NativeStep:
         scan, count = self.files.query(ranges)
         if self.rows_read is not None:
             self.rows_read.add(count)
-        yield from self._query_rows(scan, {}, {file.local for file in ranges})
+        yield from self._query_rows(scan, {}, {file.local_path for file in ranges})
 
     def _input_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -98,7 +86,7 @@ class NativeStep:
 
         with open_connection(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
             for name, broadcast in self.tables.items():
-                # A copy, as filters of files are pushed down but must not reach an Arrow table; see `open_connection`.
+                # A copy: filters are pushed down to files, and must not reach an Arrow table; see `open_connection`.
                 connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
                 connection.unregister(f"sent_{name}")

@@ -9,15 +9,15 @@ from penstock.graph import CalcOperator
 from penstock.planner.draft import Draft
 from penstock.planner.passes.filter_paths import add_filter_paths
 from penstock.planner.passes.grouping_sets import add_grouping_sets
-from penstock.planner.passes.shared_results import materialise_shared_results
+from penstock.planner.passes.shared_results import materialize_shared_results
 from penstock.planner.passes.source_sizes import add_source_sizes
 
 
 def mark_dropped_columns(draft: Draft) -> None:
-    """Mark projections that only drop columns, so that the joins before and after them can be reordered."""
+    """Set `drops_columns` of projections that only drop columns, so that joins around them can be reordered."""
     for node_id, plan in draft.nodes.items():
         node, top = draft.stream_nodes[node_id], plan.top
-        is_projection = top is not None and node.name == top.name == "Project" and top.children[0].has(top.ids)
+        is_projection = top is not None and node.name == top.name == "Project" and top.children[0].has_columns(top.ids)
         if is_projection and isinstance(node.operator, CalcOperator):
             draft.update_node(node_id, operator=replace(node.operator, drops_columns=True))
 
@@ -28,7 +28,7 @@ PASSES: tuple[Pass, ...] = (
     add_filter_paths,
     mark_dropped_columns,
     add_grouping_sets,
-    materialise_shared_results,
+    materialize_shared_results,
     add_source_sizes,
 )
-"""The passes in run order. Sizes come last, because the row counts they need depend on filters and grouping sets."""
+"""The passes in run order. Sizes come last: filter paths and grouping sets decide which row counts are needed."""

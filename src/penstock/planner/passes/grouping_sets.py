@@ -1,7 +1,8 @@
-"""Adds to aggregates over ROLLUP, CUBE and GROUPING SETS the node that copies rows, and the origins of columns."""
+"""Adds grouping sets to aggregates over ROLLUP, CUBE and GROUPING SETS that can run before their rows are copied."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from penstock.graph import AggregateOperator, GroupingSets, JoinInput, Side
 from penstock.spark.plans.grouping_sets import can_pre_aggregate, grouping_set_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.planner.draft import Draft
     from penstock.spark.plans.nodes import LogicalNode
 
@@ -26,14 +25,14 @@ def add_grouping_sets(draft: Draft) -> None:
 
 
 def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
-    """Return the grouping sets that copy rows before an aggregate, or None if it cannot run before the copy."""
+    """Return the grouping sets that copy rows before an aggregate; None if there are none, or it must run after."""
     (expand,) = aggregate.children
     if expand.name != "Expand" or expand not in node_of or not can_pre_aggregate(aggregate):
         return None
-    sets = grouping_set_columns(aggregate)
-    if sets is None:
+    copies_and_columns = grouping_set_columns(aggregate)
+    if copies_and_columns is None:
         return None
-    copies, columns = sets
+    copies, columns = copies_and_columns
     origins = (_origin(expand.children[0], column, node_of) for column in sorted(columns))
     return GroupingSets(node_of[expand], copies, tuple(origins))
 
@@ -44,19 +43,19 @@ def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) 
     while node.children:
         if node.name == "Join":
             inputs = zip(Side, node.children, strict=True)
-            below = next(((side, child) for side, child in inputs if child.has([column])), None)
-            if below is None:
+            input_side = next(((side, child) for side, child in inputs if child.has_columns([column])), None)
+            if input_side is None:
                 break
             if node in node_of:
-                origins.append(JoinInput(node_of[node], below[0]))
-            node = below[1]
+                origins.append(JoinInput(node_of[node], input_side[0]))
+            node = input_side[1]
         elif node.name in {"Project", "Aggregate"}:
-            moved = node.below([column])
-            if moved is None:  # the column is computed
+            input_columns = node.input_columns([column])
+            if input_columns is None:  # the column is computed
                 break
-            (column,) = moved
+            (column,) = input_columns
             (node,) = node.children
-        elif len(node.children) == 1 and node.children[0].has([column]):
+        elif len(node.children) == 1 and node.children[0].has_columns([column]):
             (node,) = node.children
         else:
             break

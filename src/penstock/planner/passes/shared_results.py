@@ -1,32 +1,31 @@
-"""Materialises results that several readers need in different layouts."""
+"""Materializes results that several consumers need in different layouts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from penstock.decisions.log import Explanation
-from penstock.graph import CalcOperator, OperatorKind, StreamEdge, StreamGraph
+from penstock.graph import CalcOperator, OperatorKind, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.labels import listed, node_name, tables_below
 from penstock.graph.partitioner import RESCALE, PulledRebalancePartitioner
-from penstock.planner.draft import Draft, Note
+from penstock.planner.draft import Draft, DraftChoice
 from penstock.planner.plan import NodePlan, WriteKind
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-def materialise_shared_results(draft: Draft) -> None:
-    """Write the rows of a node with several readers once, unless all readers can share an exchange."""
+def materialize_shared_results(draft: Draft) -> None:
+    """Record that nodes with several consumers run once; write rows without a layout if consumers need several."""
     for node_id in list(draft.stream_nodes):
         outgoing = draft.out_edges(node_id)
         if len(outgoing) < 2:
             continue
-        consumers = " and ".join(_consumer_name(draft, edge.target_id) for edge in outgoing)
+        node_of, out_edges = draft.stream_nodes.__getitem__, draft.out_edges
+        consumers = " and ".join(_skip_calcs(edge.target_id, node_of, out_edges).name for edge in outgoing)
         reason = f"read {len(outgoing)} times, by {consumers}"
-        note = Note(_producer_name(draft, node_id), "run once", reason, explanation=partial(_explanation, node_id))
-        draft.notes.append(note)
+        choice = DraftChoice(_producer_name(draft, node_id), "run once", reason, explain=partial(_explanation, node_id))
+        draft.choices.append(choice)
+        # Consumers whose edges have the same signature can read the same exchange.
         signatures = {draft.edges[edge.id].signature for edge in outgoing}
         if len(signatures) == 1 and "" not in signatures and not any(edge.is_forward for edge in outgoing):
             continue
@@ -38,7 +37,7 @@ def materialise_shared_results(draft: Draft) -> None:
 def _explanation(node_id: int, graph: StreamGraph, columns: Mapping[str, str]) -> Explanation:
     tables = tables_below(graph, node_id)
     readers = [
-        node_name(graph, graph.node(_skip_projections(graph, edge.target_id)), columns)
+        node_name(graph, _skip_calcs(edge.target_id, graph.node, graph.out_edges), columns)
         for edge in graph.out_edges(node_id)
     ]
     reader_names = listed(list(dict.fromkeys(filter(None, readers))), "steps")
@@ -46,38 +45,33 @@ def _explanation(node_id: int, graph: StreamGraph, columns: Mapping[str, str]) -
     return Explanation(f"{sentence}: for {reader_names}" if reader_names else sentence, tables=tables)
 
 
-def _skip_projections(graph: StreamGraph, node_id: int) -> int:
-    """Return the first node from a node downstream that is more than a projection."""
-    while graph.node(node_id).kind is OperatorKind.CALC and len(following := graph.out_edges(node_id)) == 1:
+def _skip_calcs(
+    node_id: int, node_of: Callable[[int], StreamNode], out_edges: Callable[[int], Sequence[StreamEdge]]
+) -> StreamNode:
+    """Return a node; or instead of a Calc with a single consumer, the first node downstream that is not one."""
+    while node_of(node_id).kind is OperatorKind.CALC and len(following := out_edges(node_id)) == 1:
         node_id = following[0].target_id
-    return node_id
-
-
-def _consumer_name(draft: Draft, node_id: int) -> str:
-    """Return the name of the first operator from a node downstream that is more than a projection."""
-    while draft.stream_nodes[node_id].kind is OperatorKind.CALC and len(following := draft.out_edges(node_id)) == 1:
-        node_id = following[0].target_id
-    return draft.stream_nodes[node_id].name
+    return node_of(node_id)
 
 
 def _producer_name(draft: Draft, node_id: int) -> str:
-    """Return the names of the operators that compute the rows of a node, without projections."""
-    chain = [draft.stream_nodes[n] for n in sorted(draft.chained(node_id), reverse=True)]
+    """Return the names of the operators from a node upstream in its vertex, without Calc nodes if there are others."""
+    chain = [draft.stream_nodes[n] for n in sorted(draft.chained_upstream(node_id), reverse=True)]
     names = [node.name for node in chain if node.kind is not OperatorKind.CALC]
     return " -> ".join(names) or draft.stream_nodes[node_id].name
 
 
 def _read_rows(draft: Draft, edge: StreamEdge, group: int) -> None:
-    """Make an edge read materialised rows; a new node before an exchange writes the layout of the consumer."""
+    """Let an edge read the materialized rows; if it needs another layout, a new node reads and exchanges them."""
     plan = draft.edges[edge.id]
     draft.stream_edges.remove(edge)
-    rows = replace(plan, write=WriteKind.ROWS, operator=None, keys=(), signature="rows")
-    is_pulled = isinstance(edge.partitioner, PulledRebalancePartitioner)  # in chunks, which other readers cannot use
+    rows_plan = replace(plan, write=WriteKind.ROWS, operator=None, keys=(), signature="rows")
+    is_pulled = isinstance(edge.partitioner, PulledRebalancePartitioner)  # its chunks are useless to other consumers
     if edge.is_forward or (plan.write is WriteKind.ROWS and not is_pulled):
         draft.stream_edges.append(replace(edge, partitioner=RESCALE))
-        draft.edges[edge.id] = rows
+        draft.edges[edge.id] = rows_plan
         draft.groups[edge.id] = group
         return
-    between = draft.node(CalcOperator(), "Read shared", NodePlan(None))
-    draft.edge(edge.source_id, between, RESCALE, replace(rows, consumer=None), group=group)
-    draft.stream_edges.append(replace(edge, source_id=between))
+    reader_id = draft.add_node(CalcOperator(), "Read shared", NodePlan(None))
+    draft.add_edge(edge.source_id, reader_id, RESCALE, replace(rows_plan, consumer=None), group=group)
+    draft.stream_edges.append(replace(edge, source_id=reader_id))

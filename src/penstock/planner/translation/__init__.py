@@ -1,4 +1,4 @@
-"""Translates operators of Spark's optimised logical plan to nodes and edges, with a module per operator family."""
+"""Translates operators of Spark's optimized logical plan to nodes and edges, with a module per operator family."""
 
 from penstock.planner.translation import joins, keyed, narrow, repartitions
 from penstock.planner.translation.translator import Translator

@@ -1,7 +1,8 @@
-"""Translates adaptive exchanges: a rebalance or rescale and its consumer function run in the same stage."""
+"""Translates adaptive exchanges, with consumers in the same stage, or consumers that pull rows in chunks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
@@ -12,129 +13,129 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.hints.plan_hints import Exchange, PlanHint, Stage
-from penstock.planner.draft import Note, TranslatedNode
+from penstock.hints.plan_hints import ConsumerStage, PlanHint, RequestedExchange
+from penstock.planner.draft import DraftChoice, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.repartitions import redistribute
 from penstock.planner.translation.translator import NARROW, Translator
-from penstock.rebalance.adaptive_exchanges import CONSUMERS, distribution_at, exchange_before, stage_at
-from penstock.rebalance.consumer import PulledConsumer
-from penstock.rebalance.operator import drop_with, new_reports
+from penstock.rebalance.adaptive_exchanges import (
+    BATCH_FUNCTIONS,
+    LocatedExchange,
+    consumer_stage_at,
+    exchange_at,
+    exchange_before,
+)
+from penstock.rebalance.operator import PulledConsumer, release_with_owner, report_accumulator
 from penstock.spark.bridge.jvm import class_names
 from penstock.spark.run.barrier import is_boundary, task_slots
 from penstock.spark.run.jobs import max_cores
-from penstock.spark.run.pulled import columns_of
+from penstock.spark.run.pulled_rows import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.spark.plans.nodes import LogicalNode
 
-_SLOW = CONSUMERS | class_names(
+_REPARTITION = Operator(OperatorKind.REPARTITION)
+_CALLS_USER_FUNCTIONS = BATCH_FUNCTIONS | class_names(
     "ArrowEvalPython BatchEvalPython ArrowEvalPythonUDTF BatchEvalPythonUDTF MapElements MapPartitions TypedFilter "
     "ScriptTransformation"
 )
-"""Operators that call user-defined functions."""
+"""Operators that call functions of the user."""
 
 
 def add_adaptive_edge(
-    translator: Translator, inner: TranslatedNode, node_id: int, below: LogicalNode, stage: Stage
+    translator: Translator, input_node: TranslatedNode, node_id: int, below: LogicalNode, stage: ConsumerStage
 ) -> None:
-    """Add an exchange within a stage. Its tasks must run together, so it has at most as many as there are slots."""
+    """Add an exchange within the stage of a consumer, whose tasks all run at the same time, each in a task slot."""
     hint = stage.hint
     assert hint.exchange is not None
-    _, traverse = hint.exchange.resolved(translator.config, hint.parallelism)
+    _, traverse = hint.exchange.resolve_options(translator.config, hint.parallelism)
     kind = AdaptiveRescalePartitioner if hint.exchange.pointwise else AdaptiveRebalancePartitioner
     draft = translator.draft
-    draft.exchanges[node_id] = stage
+    draft.consumer_stages[node_id] = stage
     draft.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
-    if hint.parallelism is not None and draft.accepts_parallelism(inner.node_id, hint.parallelism):
-        draft.update_node(inner.node_id, parallelism=hint.parallelism)
-    draft.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
+    if hint.parallelism is not None and draft.accepts_parallelism(input_node.node_id, hint.parallelism):
+        draft.update_node(input_node.node_id, parallelism=hint.parallelism)
+    draft.add_edge(input_node.node_id, node_id, kind(traverse), translator.edge_plan(below))
     consumers = traverse if hint.parallelism is None else min(traverse, hint.parallelism)
     reason = f"each batch goes to the least loaded of {consumers} consumers"
     name = draft.stream_nodes[node_id].name
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
-    draft.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
+    draft.choices.append(DraftChoice(name, "adaptive", reason, explain=lambda *_: explanation))
 
 
-def pulled_at(translator: Translator, node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:
-    """Return the exchange before a function and its hint if the tasks of the function pull its rows in chunks.
+def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExchange | None:
+    """Return the exchange before a function if the tasks of the function pull rows in chunks, or None.
 
-    That is an adaptive exchange that a barrier stage could not replace.
+    They pull rows if the exchange is adaptive but cannot run as a barrier stage.
     """
-    if node.name not in CONSUMERS:
+    if node.name not in BATCH_FUNCTIONS:
         return None
-    adaptive = exchange_before(node, translator.config)
-    if adaptive is None:
+    located = exchange_before(node, translator.config)
+    if located is None:
         return None
-    carrier, hint, exchange = adaptive
-    is_adaptive, _ = exchange.resolved(translator.config, hint.parallelism)
+    carrier, hint, exchange = located
+    is_adaptive, _ = exchange.resolve_options(translator.config, hint.parallelism)
     if not is_adaptive or exchange.function is None:
         return None
     names = [column.name for column in carrier.children[0].output.columns()]
-    return adaptive if len(set(names)) == len(names) else None  # Spark cannot send columns with equal names
+    return located if len(set(names)) == len(names) else None  # Spark cannot send columns with equal names
 
 
 def add_pulled(
-    translator: Translator, node: LogicalNode, carrier: LogicalNode, hint: PlanHint, exchange: Exchange
+    translator: Translator, node: LogicalNode, carrier: LogicalNode, hint: PlanHint, exchange: RequestedExchange
 ) -> TranslatedNode:
-    """Add an exchange that writes rows in chunks, which the tasks of a function pull."""
+    """Add a `LocatedExchange` that writes rows in chunks, which the tasks of the function `node` pull."""
     (rows,) = carrier.children
     draft, bridge = translator.draft, translator.bridge
-    inner = translator.translate(rows)
+    input_node = translator.translate(rows)
     name = "Rescale" if exchange.pointwise else hint.name
-    node_id = draft.node(
-        Operator(OperatorKind.REPARTITION), name, NodePlan(None), parallelism=hint.parallelism, location=hint.location
-    )
-    reports = new_reports(bridge.spark)
-    consumer = PulledConsumer(node, exchange, columns_of(rows.output), reports)
+    node_id = draft.add_node(_REPARTITION, name, NodePlan(None), parallelism=hint.parallelism, location=hint.location)
+    reports = report_accumulator(bridge.spark)
+    consumer = PulledConsumer(node, exchange, schema_of(rows.output), reports)
     plan = translator.edge_plan(rows, WriteKind.ROWS, consumer=consumer)
-    draft.edge(inner.node_id, node_id, PulledRebalancePartitioner(max_cores(bridge)), plan)
-    draft.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
-    drop_with(stage, reports)
+    draft.add_edge(input_node.node_id, node_id, PulledRebalancePartitioner(max_cores(bridge)), plan)
+    draft.consumer_stages[node_id] = stage = ConsumerStage(hint, lambda: list(reports.value))
+    release_with_owner(stage, reports)
     consumers = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
     reason = f"{consumers} takes the next chunk when it is idle, at most an even share until all have started"
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_ENABLED.key)
-    draft.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
+    draft.choices.append(DraftChoice(name, "adaptive", reason, explain=lambda *_: explanation))
     return TranslatedNode(node_id)
 
 
-def is_worth_pulling(translator: Translator, run: Sequence[LogicalNode]) -> bool:
-    """Whether options allow the tasks of a run of operators to pull rows in chunks, and an operator may be slow."""
-    is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and stage_at(run[-1]) is None
-    return is_allowed and any(part.name in _SLOW for part in run)
+def is_worth_pulling(translator: Translator, operators: Sequence[LogicalNode]) -> bool:
+    """Whether options allow the tasks of narrow operators to pull rows in chunks, and an operator may be slow."""
+    is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and consumer_stage_at(operators[-1]) is None
+    return is_allowed and any(part.name in _CALLS_USER_FUNCTIONS for part in operators)
 
 
-def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Add a ``repartition(n)`` that writes rows in chunks, which idle tasks above it pull."""
+def add_pulled_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Add a ``repartition(n)`` whose tasks pull rows in chunks when idle; translate any other repartition as usual."""
     assert node.repartition is not None
     (child,) = node.children
     number = node.repartition.partitions
-    if not node.repartition.shuffles or number is None or number < 2 or distribution_at(node) is not None:
+    if not node.repartition.shuffles or number is None or number < 2 or exchange_at(node) is not None:
         return translator.translate(node)
-    inner = translator.translate(child)
-    node_id = translator.draft.node(
-        Operator(OperatorKind.REPARTITION), "Repartition", NodePlan(None), parallelism=number
-    )
+    input_node = translator.translate(child)
+    node_id = translator.draft.add_node(_REPARTITION, "Repartition", NodePlan(None), parallelism=number)
     plan = translator.edge_plan(child, WriteKind.ROWS)
     partitioner = PulledRebalancePartitioner(max_cores(translator.bridge))
-    translator.draft.edge(inner.node_id, node_id, partitioner, plan)
+    translator.draft.add_edge(input_node.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 
-def without_slot_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Omit the repartition to the number of slots if the operators below can run with that number of tasks."""
-    inner = translator.translate(node.children[0])
+def omit_task_slot_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Omit the repartition to the number of task slots if the operators below can run with that number of tasks."""
+    input_node = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
-    if number is not None and translator.draft.accepts_parallelism(inner.node_id, number):
-        return inner
-    return redistribute(translator, node, inner, number)
+    if number is not None and translator.draft.accepts_parallelism(input_node.node_id, number):
+        return input_node
+    return redistribute(translator, node, input_node, number)
 
 
 def omit_boundary(translator: Translator, child: LogicalNode) -> None:
-    """Omit the boundary after an adaptive exchange, because the reader of the rows does not need it."""
-    while child.name in NARROW and stage_at(child) is None and not translator.is_shared(child):
+    """Omit the repartition after an adaptive exchange (its boundary), because the consumer does not need it."""
+    while child.name in NARROW and consumer_stage_at(child) is None and not translator.is_shared(child):
         child = child.children[0]
     if child.name == "RepartitionByExpression" and is_boundary(child):
         translator.omitted_boundaries.add(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.graph import Operator, OperatorKind
@@ -13,19 +14,17 @@ from penstock.graph.partitioner import (
     PulledRebalancePartitioner,
     RangePartitioner,
 )
-from penstock.hints.plan_hints import PlanHint, least, lookup
+from penstock.hints.plan_hints import PlanHint, hint_of_number, smallest_bound
 from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
-from penstock.planner.draft import Note, TranslatedNode
+from penstock.planner.draft import DraftChoice, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.translator import NARROW, Translator, translates
-from penstock.rebalance.adaptive_exchanges import distribution_at
+from penstock.rebalance.adaptive_exchanges import exchange_at
 from penstock.spark.plans.catalyst import partition_keys
 from penstock.spark.plans.dataframes import hint_number
 from penstock.spark.run.jobs import cluster_cores, max_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.connectors.core.base import Source
     from penstock.spark.plans.expressions import Expression
     from penstock.spark.plans.nodes import LogicalNode
@@ -38,11 +37,11 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
     """Exchange rows round-robin to the number of tasks that the user requests."""
     assert node.repartition is not None
     if not node.repartition.shuffles:
-        return translator.opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n), for which Spark merges tasks
-    inner = translator.translate(node.children[0])
-    if distribution_at(node) is not None:  # only plain Spark needs this repartition
-        return inner
-    return redistribute(translator, node, inner, node.repartition.partitions)
+        return translator.add_opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n), for which Spark merges tasks
+    input_node = translator.translate(node.children[0])
+    if exchange_at(node) is not None:  # only plain Spark needs this repartition
+        return input_node
+    return redistribute(translator, node, input_node, node.repartition.partitions)
 
 
 @translates("RepartitionByExpression")
@@ -50,14 +49,14 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
     """Exchange rows by the keys or ranges that the user requests."""
     if node in translator.omitted_boundaries:
         return translator.translate(rows_before(translator, node))
-    inner = translator.translate(node.children[0])
+    input_node = translator.translate(node.children[0])
     assert node.repartition is not None
     keys, parallelism = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
-        return redistribute(translator, node, inner, parallelism, keys)
-    node_id = translator.draft.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
+        return redistribute(translator, node, input_node, parallelism, keys)
+    node_id = translator.draft.add_node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
     texts = tuple(key.text for key in keys)
-    translator.operator_edge(inner, node_id, node, RangePartitioner(texts))
+    translator.add_operator_edge(input_node, node_id, node, RangePartitioner(texts))
     return TranslatedNode(node_id)
 
 
@@ -66,35 +65,36 @@ def translate_rebalance(translator: Translator, node: LogicalNode) -> Translated
     """Apply a hint of a Penstock function, or the hint ``REBALANCE``."""
     number = hint_number(node)
     if number is None:
-        inner = translator.translate(node.children[0])
-        return redistribute(translator, node, inner, None, partition_keys(node))
-    return _apply_hint(translator, node, lookup(number))
+        input_node = translator.translate(node.children[0])
+        return redistribute(translator, node, input_node, None, partition_keys(node))
+    return _apply_hint(translator, node, hint_of_number(number))
 
 
 def redistribute(
     translator: Translator,
     node: LogicalNode,
-    inner: TranslatedNode,
+    input_node: TranslatedNode,
     parallelism: int | None,
     keys: Sequence[Expression] = (),
 ) -> TranslatedNode:
-    """Exchange rows by keys, or round-robin without keys, to a number of tasks; None lets Penstock decide it."""
+    """Exchange rows by keys, or round-robin without keys, to `parallelism` tasks; None lets Penstock decide."""
     (child,) = node.children
     draft = translator.draft
-    node_id = draft.node(
+    node_id = draft.add_node(
         _REPARTITION, "Repartition", NodePlan(None), description=node.description, parallelism=parallelism
     )
     if not keys:
-        draft.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
+        draft.add_edge(input_node.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
         return TranslatedNode(node_id)
     texts = tuple(key.key for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
-    edge = draft.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
+    edge = draft.add_edge(input_node.node_id, node_id, HashPartitioner(texts), plan)
     distribution = Distribution((texts,), draft.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
     return TranslatedNode(node_id, distribution)
 
 
 def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> TranslatedNode:
+    """Apply the hint of a Penstock function: the settings of a source, an exchange, or a number of tasks."""
     child = leaf = node.children[0]
     draft = translator.draft
     changes: dict[str, Any] = {"location": hint.location}
@@ -105,54 +105,55 @@ def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> Tr
             leaf = leaf.children[0]
         if not leaf.children:
             translator.source_hints.setdefault(leaf, hint)  # the topmost hint applies
-            inner = translator.translate(child)
-            draft.update_node(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
-            return inner
+            input_node = translator.translate(child)
+            draft.update_node(input_node.node_id, max_parallelism=hint.max_parallelism, **changes)
+            return input_node
         reason = "its DataFrame is more than a scan, so it has no tasks of its own"
-        draft.notes.append(Note(hint.source.name, "not inferred", reason))
-    inner = translator.translate(child)
+        draft.choices.append(DraftChoice(hint.source.name, "not inferred", reason))
+    input_node = translator.translate(child)
     if hint.exchange is not None:
-        return _exchange_evenly(translator, inner, child, hint)
+        return _exchange_evenly(translator, input_node, child, hint)
     number, maximum = hint.parallelism, hint.max_parallelism
-    accepts_number = number is None or draft.accepts_parallelism(inner.node_id, number)
-    if accepts_number and (maximum is None or draft.accepts_max_parallelism(inner.node_id, maximum)):
-        existing = draft.stream_nodes[inner.node_id]
+    sets_no_tasks = number is None and maximum is None
+    if sets_no_tasks or draft.accepts_parallelism(input_node.node_id, number, maximum):
+        existing = draft.stream_nodes[input_node.node_id]
         changes["parallelism"] = number or existing.parallelism
-        changes["max_parallelism"] = least(maximum, existing.max_parallelism)
-        draft.update_node(inner.node_id, **changes)
-        return inner
+        changes["max_parallelism"] = smallest_bound(maximum, existing.max_parallelism)
+        draft.update_node(input_node.node_id, **changes)
+        return input_node
     requested = str(number) if number is not None else f"at most {maximum}"
     name = hint.name or f"with_parallelism({requested})"
-    node_id = draft.node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
+    node_id = draft.add_node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
     draft.update_node(node_id, max_parallelism=maximum)
-    draft.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
-    below = draft.stream_nodes[inner.node_id].name
+    draft.add_edge(input_node.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
+    below = draft.stream_nodes[input_node.node_id].name
     reason = f"the tasks of {below} cannot be set, so its rows go through an additional exchange"
-    draft.notes.append(Note(name, requested, reason))
+    draft.choices.append(DraftChoice(name, requested, reason))
     return TranslatedNode(node_id)
 
 
 def _source_of(node: LogicalNode) -> Source | None:
     """Return the source that a hint applies to, or None for other operators."""
     number = hint_number(node) if node.name == "RebalancePartitions" else None
-    return None if number is None else lookup(number).source
+    return None if number is None else hint_of_number(number).source
 
 
 def _exchange_evenly(
-    translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint
+    translator: Translator, input_node: TranslatedNode, child: LogicalNode, hint: PlanHint
 ) -> TranslatedNode:
-    """Exchange rows evenly. Rows that a function consumes go to as many tasks as can run, even if they are few."""
+    """Exchange rows evenly; without a parallelism, rows for a function go to as many tasks as can run at a time."""
     assert hint.exchange is not None
-    parallelism = hint.parallelism
-    if parallelism is None and hint.exchange.function is not None:
-        parallelism = cluster_cores(translator.bridge)
+    tasks = hint.parallelism
+    if tasks is None and hint.exchange.function is not None:
+        tasks = cluster_cores(translator.bridge)
     partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
-    if hint.exchange.resolved(translator.config, parallelism)[0]:  # a barrier stage could not replace it
-        partitioner, parallelism = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
-    node_id = translator.draft.node(_REPARTITION, name, NodePlan(None), parallelism=parallelism, location=hint.location)
+    is_adaptive, _ = hint.exchange.resolve_options(translator.config, tasks)
+    if is_adaptive:  # it cannot run as a barrier stage, so its tasks pull rows
+        partitioner, tasks = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
+    node_id = translator.draft.add_node(_REPARTITION, name, NodePlan(None), parallelism=tasks, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
-    translator.draft.edge(inner.node_id, node_id, partitioner, plan)
+    translator.draft.add_edge(input_node.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 

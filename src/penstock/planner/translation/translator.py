@@ -1,7 +1,7 @@
-"""Translates Spark's optimised logical plan to a stream graph.
+"""Translates Spark's optimized logical plan to a stream graph.
 
 A new node starts where an operator needs its rows in a certain distribution. Narrow operators in between become a Calc.
-An operator without a rule (`translates`) stays together with its inputs and runs as Spark plans it.
+An operator without a rule (`translates`) runs in the vertex of its inputs, as Spark plans it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.spark.bridge.jvm import Bridge, class_names
 if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.hints.plan_hints import PlanHint
-    from penstock.planner.sources import SourceMaker
+    from penstock.planner.sources import SourceFactory
     from penstock.spark.plans.expressions import Attributes
     from penstock.spark.plans.nodes import LogicalNode
 
@@ -44,81 +44,78 @@ KEYED = {
 """Operators that need rows with equal keys in the same task."""
 
 Rule = Callable[["Translator", "LogicalNode"], TranslatedNode]
-_RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}
+"""The functions that translate operators, by class names such as ``Join``; see `translates`."""
 
 
 def translates(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function for operators by class name, such as ``Join``."""
+    """Register a function as the rule for operators, by class names such as ``Join``."""
 
     def register(rule: Rule) -> Rule:
         for name in names:
-            if name in _RULES:
-                raise ValueError(f"{name} is translated twice")
-            _RULES[name] = rule
+            if name in RULES:
+                raise ValueError(f"{name} has two rules")
+            RULES[name] = rule
         return rule
 
     return register
 
 
-def rule_of(name: str) -> Rule | None:
-    """Return the function that translates an operator, or None if there is none."""
-    return _RULES.get(name)
-
-
 @dataclass(eq=False)
 class Translator:
-    """Translator of plans into a draft.
+    """Translates plans to nodes and edges of a draft.
 
-    `parts` are the equal subtrees of all plans. `broadcast_threshold` are the bytes up to which a join side is
-    broadcast when planning (-1 for never), and `broadcast_option` sets that limit. `placeholders` returns the
+    `equal_parts` are the equal subtrees of all plans. `broadcast_threshold` are the bytes up to which a join side is
+    broadcast when planning (-1 for never), and `broadcast_option` sets that limit. `shared_part_of` returns the
     translated shared part and the attributes of a placeholder leaf, or None for any other leaf.
     """
 
     bridge: Bridge
     config: Configuration
     draft: Draft
-    parts: EqualParts
-    sources: SourceMaker
+    equal_parts: EqualParts
+    sources: SourceFactory
     broadcast_threshold: int
     broadcast_option: str
-    placeholders: Callable[[LogicalNode], tuple[TranslatedNode, Attributes] | None]
+    shared_part_of: Callable[[LogicalNode], tuple[TranslatedNode, Attributes] | None]
     omitted_boundaries: set[LogicalNode] = field(default_factory=set, init=False)
     """Repartitions that are omitted because the readers of their rows do not need them."""
     source_hints: dict[LogicalNode, PlanHint] = field(default_factory=dict, init=False)
+    """The hint for the source of a leaf."""
     row_limits: dict[LogicalNode, int] = field(default_factory=dict, init=False)
     """The maximum number of rows that the query needs from a leaf."""
-    written: dict[tuple[int, str], int] = field(default_factory=dict, init=False)
-    """The node that writes a join input, by its class among the equal parts and its written layout."""
+    input_writers: dict[tuple[int, str], int] = field(default_factory=dict, init=False)
+    """The node that writes a join input, by the class of the input in `equal_parts` and the written layout."""
     _first_of_class: dict[int, LogicalNode] = field(default_factory=dict, init=False)
     _shared: dict[int, TranslatedNode] = field(default_factory=dict, init=False)
     _is_worth_sharing: dict[LogicalNode, bool] = field(default_factory=dict, init=False)
 
     def translate(self, node: LogicalNode) -> TranslatedNode:
-        """Return the node that returns the rows of a plan. Repeated expensive subplans map to one node."""
-        number = self.parts.class_of(node)
-        if number is None or not self.is_worth_sharing(node):
+        """Translate a plan; return the node with its rows. A repeated subplan worth sharing maps to one node."""
+        equal_class = self.equal_parts.class_of(node)
+        if equal_class is None or not self.is_worth_sharing(node):
             return self.record_node(node, self._translate(node))
-        if number not in self._shared:
+        if equal_class not in self._shared:
             # The readers do not share its vertex, so the distribution of the rows they read is unknown.
-            self._shared[number] = TranslatedNode(self.record_node(node, self._translate(node)).node_id)
-        self.record_leaves(number, node)
-        return self._shared[number]
+            self._shared[equal_class] = TranslatedNode(self.record_node(node, self._translate(node)).node_id)
+        self.record_leaves(equal_class, node)
+        return self._shared[equal_class]
 
     def _translate(self, node: LogicalNode) -> TranslatedNode:
         if not node.children:
             return self.translate_leaf(node)
-        rule = rule_of(node.name)
-        return self.opaque_node(node, OperatorKind.OPAQUE) if rule is None else rule(self, node)
+        rule = RULES.get(node.name)
+        return self.add_opaque_node(node, OperatorKind.OPAQUE) if rule is None else rule(self, node)
 
     def translate_leaf(self, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:
-        """Add the source of a leaf; `filtered` is the leaf with the filters directly above it, if there are any."""
-        shared_part = self.placeholders(node)
+        """Add a leaf's source, or return a placeholder's part; `filtered` is the leaf with the filters above it."""
+        shared_part = self.shared_part_of(node)
         if shared_part is not None:
             return shared_part[0]
         hint = self.source_hints.get(node)
-        source = self.sources.make(node, filtered or node, hint, self.row_limits.get(node))
+        source = self.sources.create(node, filtered or node, hint, self.row_limits.get(node))
         parallelism = source.options.parallelism
-        node_id = self.draft.node(
+        node_id = self.draft.add_node(
             ScanOperator(),
             f"Source: {source.coordinator.name}",
             NodePlan(node),
@@ -129,18 +126,18 @@ class Translator:
         self.draft.sources[node_id] = source
         return self.record_node(node, TranslatedNode(node_id))
 
-    def opaque_node(
+    def add_opaque_node(
         self, node: LogicalNode, kind: OperatorKind, inputs: tuple[LogicalNode, ...] | None = None
     ) -> TranslatedNode:
-        """Add an operator that Spark runs together with its inputs, including its exchanges."""
-        node_id = self.draft.node(Operator(kind), node.name, NodePlan(node), description=node.description)
+        """Add an operator that Spark runs together with its `inputs` (None: its children), including its exchanges."""
+        node_id = self.draft.add_node(Operator(kind), node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(node.children if inputs is None else inputs, 1):
-            self.forward(self.translate(child), node_id, child, number)
+            self.add_forward_edge(self.translate(child), node_id, child, number)
         return TranslatedNode(node_id)
 
     def is_shared(self, node: LogicalNode) -> bool:
-        """Whether a part is repeated and written once for all its readers."""
-        return self.parts.class_of(node) is not None and self.is_worth_sharing(node)
+        """Whether a part is repeated, and written once for all its readers."""
+        return self.equal_parts.class_of(node) is not None and self.is_worth_sharing(node)
 
     def is_worth_sharing(self, node: LogicalNode) -> bool:
         """Whether writing a repeated part once is cheaper than running it again."""
@@ -153,23 +150,23 @@ class Translator:
         self.draft.node_of[node] = translated.node_id
         return translated
 
-    def record_leaves(self, number: int, node: LogicalNode) -> None:
-        """Record the corresponding leaves of a repeated part and of its first occurrence."""
-        first = self._first_of_class.setdefault(number, node)
-        leaves, others = first.leaves(), node.leaves()
-        if [leaf.name for leaf in leaves] == [leaf.name for leaf in others]:
-            self.draft.same_leaf.update(zip(others, leaves, strict=True))
+    def record_leaves(self, equal_class: int, occurrence: LogicalNode) -> None:
+        """Record the leaves of a repeated part with the corresponding leaves of its first occurrence."""
+        first_occurrence = self._first_of_class.setdefault(equal_class, occurrence)
+        first_leaves, leaves = first_occurrence.leaves(), occurrence.leaves()
+        if [leaf.name for leaf in first_leaves] == [leaf.name for leaf in leaves]:
+            self.draft.first_leaf.update(zip(leaves, first_leaves, strict=True))
 
-    def forward(self, inner: TranslatedNode, target: int, child: LogicalNode, number: int = 1) -> None:
+    def add_forward_edge(self, rows: TranslatedNode, target: int, child: LogicalNode, number: int = 1) -> None:
         """Add an edge that forwards rows within a task."""
-        self.draft.edge(inner.node_id, target, FORWARD, self.edge_plan(child), number=number)
+        self.draft.add_edge(rows.node_id, target, FORWARD, self.edge_plan(child), number=number)
 
-    def operator_edge(self, inner: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
-        """Add the exchange of an operator, a part of which may run before the exchange; return the id of the edge."""
+    def add_operator_edge(self, rows: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
+        """Add the input edge of an operator, of which a part may run before an exchange; return the id of the edge."""
         plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node)
-        return self.draft.edge(inner.node_id, target, partitioner, plan)
+        return self.draft.add_edge(rows.node_id, target, partitioner, plan)
 
     def edge_plan(self, child: LogicalNode, write: WriteKind | None = None, **facts: Any) -> EdgePlan:
-        """Return the plan of the edge that replaces an operator of the consumer's plan."""
-        shared_part = self.placeholders(child)
+        """Return the plan of an edge whose rows replace the operator `child` in the consumer's plan."""
+        shared_part = self.shared_part_of(child)
         return EdgePlan(child, write, output=None if shared_part is None else shared_part[1], **facts)

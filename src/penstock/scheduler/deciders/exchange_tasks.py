@@ -5,6 +5,7 @@ A vertex may also spread the rows of each key over several slots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,14 @@ from penstock.connectors.files.file_scan import FileScan
 from penstock.decisions.estimates import Estimate, Unit
 from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, VertexRef
 from penstock.execution.context import CoalescedRead, EdgeRead, GraphOwner, PulledRead, SlicedRead
-from penstock.graph import AggregateOperator, JobVertex, SinkOperator, StreamEdge, StreamGraph, StreamNode
-from penstock.graph.context import forward_group
-from penstock.graph.labels import column_names, listed, node_name
+from penstock.graph import AggregateOperator, JobVertex, SinkOperator, StreamEdge, StreamGraph
+from penstock.graph.context import chained_nodes
+from penstock.graph.labels import listed, node_name
 from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner, PulledRebalancePartitioner
 from penstock.optimizer import skewed_aggregation
-from penstock.optimizer.skew import settle_split, skew_threshold, split_along_mappers, split_target
+from penstock.optimizer.skew import settle_split_decisions, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import JobPlan, WriteKind
-from penstock.scheduler.deciders.input_estimates import InputEstimate, InputEstimates, PythonSteps, total
+from penstock.scheduler.deciders.input_estimates import InputEstimate, InputEstimates, PythonSteps, sum_or_none
 from penstock.sizing.file_sizes import cut_for_files, slot_count
 from penstock.sizing.parallelism import chunk_count, decide_vertex, subpartition_count, vertex_bounds
 from penstock.sizing.skew_cut import Slice, cut_skewed, rescaled
@@ -28,8 +29,6 @@ from penstock.spark.plans.catalyst import grouping_keys
 from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
 
     from penstock.execution.results import Results
@@ -38,24 +37,24 @@ if TYPE_CHECKING:
     from penstock.sizing.packing import Range
 
 _SUBPARTITIONS_PER_TASK = 4
-"""Subpartitions for each task, so that tasks can be packed evenly."""
-_LEAST_FOR_FILES = 256
-"""Minimum number of subpartitions before a sink with a target file size: few partitions should share a subpartition."""
-_LEAST_FOR_TRIAL = 128
-"""Minimum number of subpartitions before a sink whose tasks are decided by a trial write; it limits the tasks."""
-_MOST_WITH_SLOTS = 2000
-"""Maximum number of subpartitions times slots: beyond, Spark keeps only averages (``HighlyCompressedMapStatus``)."""
-_ROW_GROUP = 128 << 20
-"""Bytes; a columnar file can be split at least once per this many bytes."""
+"""Subpartitions per task, so that tasks can read about equal sizes."""
+_MIN_FOR_FILES = 256
+"""The minimum subpartitions before a sink with a target file size, so that few table partitions share any of them."""
+_MIN_FOR_TRIAL = 128
+"""The minimum subpartitions before a sink whose trial write decides its number of tasks, which they limit."""
+_MAX_WITH_SLOTS = 2000
+"""The maximum of subpartitions times slots; above it, Spark has only average sizes (``HighlyCompressedMapStatus``)."""
+_ROW_GROUP_BYTES = 128 << 20
+"""The maximum bytes of a row group; a columnar file can be split between row groups."""
 
 
-def file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
+def target_file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
     """Return the target file size in bytes of the sink that an edge leads to; None if there is none."""
     operator = graph.node(edge.target_id).operator
     return operator.file_size if isinstance(operator, SinkOperator) else None
 
 
-def measures_tasks(graph: StreamGraph, edge: StreamEdge) -> bool:
+def has_trial_write(graph: StreamGraph, edge: StreamEdge) -> bool:
     """Whether an edge leads to a sink whose number of tasks is decided by a trial write of its first rows."""
     operator = graph.node(edge.target_id).operator
     return isinstance(operator, SinkOperator) and operator.measures_tasks
@@ -63,7 +62,7 @@ def measures_tasks(graph: StreamGraph, edge: StreamEdge) -> bool:
 
 @dataclass(eq=False)
 class OutputDecider:
-    """Decides what vertices write."""
+    """Decides how many subpartitions and slots vertices write; `columns` are the readable names of columns."""
 
     _plan: JobPlan
     _settings: ParallelismSettings
@@ -71,63 +70,64 @@ class OutputDecider:
     _estimates: InputEstimates
     _python: PythonSteps
     _log: DecisionLog
-    _widths: dict[int, int] = field(default_factory=dict, init=False)
+    _columns: Mapping[str, str]
+    _subpartition_counts: dict[int, int] = field(default_factory=dict, init=False)  # by exchange family
+    # By exchange family: the id of the decision that has the estimate, and the ids of the family's edges.
     _estimated: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict, init=False)
-    _columns: Mapping[str, str] = field(default_factory=dict, init=False)
-    _slots: dict[int, int] = field(default_factory=dict, init=False)
+    _slots: dict[int, int] = field(default_factory=dict, init=False)  # by exchange group
 
     def slots_of(self, edge: StreamEdge) -> int:
-        """Return the number of slots over which the rows of a key were spread before an edge is read."""
+        """Return the number of slots over which the rows of a key were distributed when an edge was written."""
         return self._slots.get(self._plan.groups[edge.id], 1)
 
     def slots(self, vertex: JobVertex, parallelism: int | None) -> int:
-        """Return the number of slots for the rows of a key, before a sink whose files are cut to a target size."""
+        """Return the number of slots for the rows of a key; more than 1 only before a sink with a target file size."""
         graph = self._owner.graph
         outgoing = graph.out_edges(vertex.tail_id)
         if len(outgoing) != 1 or not self._plan.edges[outgoing[0].id].spread_by:
             return 1
         group = self._plan.groups[outgoing[0].id]
         if group not in self._slots:
-            target = file_size(graph, outgoing[0])
+            target = target_file_size(graph, outgoing[0])
             assert target is not None  # slots exist only for target file sizes
-            scans = [self._plan.sources[n].scan for n in vertex.node_ids if n in self._plan.sources]
+            scans = [self._plan.sources[node].scan for node in vertex.node_ids if node in self._plan.sources]
             file_sizes = [size for scan in scans if isinstance(scan, FileScan) for size in scan.listing().sizes]
-            row_groups = [-(-size // _ROW_GROUP) for size in file_sizes]
-            writers = min([parallelism or 1, *([sum(row_groups)] if row_groups else [])])
-            self._slots[group] = slot_count(self._estimates.before(vertex.tail_id).bytes, target, writers)
+            row_groups = [-(-size // _ROW_GROUP_BYTES) for size in file_sizes]
+            writer_count = min([parallelism or 1, *([sum(row_groups)] if row_groups else [])])
+            self._slots[group] = slot_count(self._estimates.size_before(vertex.tail_id).bytes, target, writer_count)
         return self._slots[group]
 
     def subpartitions(self, vertex: JobVertex, slots: int) -> int:
-        """Return how many subpartitions a vertex writes: the same number for all edges of its exchange family."""
+        """Return how many subpartitions a vertex writes: the same number for all edges of an exchange family."""
         graph, bounds = self._owner.graph, self._settings.bounds
         outgoing = graph.out_edges(vertex.tail_id)
         upper = max(bounds.maximum, self._settings.fixed or 1)
         if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
             # The output has no subpartitions; exchanges that Spark plans inside the vertex get this number.
-            return subpartition_count(self._estimates.before(vertex.tail_id).bytes, bounds.volume_per_task, upper)
+            return subpartition_count(self._estimates.size_before(vertex.tail_id).bytes, bounds.volume_per_task, upper)
         group = self._plan.groups[outgoing[0].id]
-        fixed = self._plan.widths.get(group)
+        fixed = self._plan.user_subpartitions.get(group)
         if fixed is not None:
             return fixed
         family = self._plan.family(group)
-        if family not in self._widths:
+        if family not in self._subpartition_counts:
             edges = self._edges(family)
-            sources = {edge.source_id for edge in edges}
-            estimate = sum(map(self._estimates.before, sources), InputEstimate())
+            writers = {edge.source_id for edge in edges}
+            estimate = sum(map(self._estimates.size_before, writers), InputEstimate())
             number = subpartition_count(estimate.bytes, bounds.volume_per_task, upper)
             reason = f"four subpartitions for each {show_bytes(bounds.volume_per_task)} (Penstock's default)"
             consumers = max(map(self._consumers, edges), default=0)
             if consumers:
                 number, reason = chunk_count(consumers), f"chunks that {consumers} consumers take when they are free"
-            python = min(max(self._for_python(edge, estimate) for edge in edges), upper)
-            if python > number:
-                number, reason = python, f"{_SUBPARTITIONS_PER_TASK} for each task that its Python functions need"
-            if any(file_size(graph, edge) is not None for edge in edges):
-                number = min(max(number, _LEAST_FOR_FILES), _MOST_WITH_SLOTS // slots)
-            if any(measures_tasks(graph, edge) for edge in edges):
-                number = min(max(number, _LEAST_FOR_TRIAL), upper)
+            minimum = min(max(self._subpartitions_for_python(edge, estimate) for edge in edges), upper)
+            if minimum > number:
+                number, reason = minimum, f"{_SUBPARTITIONS_PER_TASK} for each task that its Python functions need"
+            if any(target_file_size(graph, edge) is not None for edge in edges):
+                number = min(max(number, _MIN_FOR_FILES), _MAX_WITH_SLOTS // slots)
+            if any(has_trial_write(graph, edge) for edge in edges):
+                number = min(max(number, _MIN_FOR_TRIAL), upper)
                 reason = "the sink's number of tasks will be measured"
-            self._widths[family] = number
+            self._subpartition_counts[family] = number
             limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
             figures = {"known bytes": estimate.bytes} if estimate.is_complete or estimate.bytes else {}
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
@@ -142,30 +142,29 @@ class OutputDecider:
                 )
             )
             self._estimated[family] = decision.id, tuple(edge.id for edge in edges)
-        return self._widths[family]
+        return self._subpartition_counts[family]
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare the estimate for the exchange behind a vertex with the bytes written, once all writers are done."""
+        """Compare the estimate for the exchange that a vertex writes with its actual bytes, if all writers ended."""
         graph = self._owner.graph
         groups = (self._plan.groups.get(edge.id) for edge in graph.out_edges(vertex.tail_id))
         for family in {self._plan.family(group) for group in groups if group is not None}:
             decision_id, edge_ids = self._estimated.get(family, (None, ()))
             writers = {edge.source_id for edge in map(graph.edge, edge_ids) if not edge.is_forward}
-            written = total(map(self._estimates.written, writers))
+            written = sum_or_none(map(self._estimates.written_bytes, writers))
             if decision_id is not None and written is not None and self._estimated.pop(family, None) is not None:
                 self._log.compare(decision_id, written)
 
     def _consumers(self, edge: StreamEdge) -> int:
-        """Return how many tasks pull the rows of an edge in chunks; 0 if they are read otherwise."""
+        """Return how many tasks pull the rows of an edge in chunks; 0 if the rows are not pulled."""
         if not isinstance(edge.partitioner, PulledRebalancePartitioner):
             return 0
-        nodes = [self._owner.graph.node(node_id) for node_id in forward_group(self._owner.graph, edge.target_id)]
+        nodes = [self._owner.graph.node(node_id) for node_id in chained_nodes(self._owner.graph, edge.target_id)]
         requested = max((node.parallelism for node in nodes if node.parallelism is not None), default=None)
-        most = min((node.max_parallelism for node in nodes if node.max_parallelism is not None), default=None)
-        return edge.partitioner.consumers(requested or self._settings.fixed, most)
+        max_tasks = min((node.max_parallelism for node in nodes if node.max_parallelism is not None), default=None)
+        return edge.partitioner.consumers(requested or self._settings.fixed, max_tasks)
 
     def _edges(self, family: int) -> list[StreamEdge]:
-        """Return the edges of an exchange family, which all have the same number of subpartitions."""
         groups = self._plan.groups
         return [
             edge
@@ -174,9 +173,10 @@ class OutputDecider:
         ]
 
     def _explanation(self, edges: Sequence[StreamEdge], number: int, estimate: InputEstimate) -> Explanation:
-        """Explain the number of shuffle partitions; conditional, because the rows may be broadcast instead."""
+        """Explain the number of shuffle partitions, which applies only if the rows are not broadcast instead."""
         graph = self._owner.graph
-        steps = listed(list(dict.fromkeys(self._step_name(graph.node(edge.target_id)) for edge in edges)), "steps")
+        names = (node_name(graph, graph.node(edge.target_id), self._columns) or "the next step" for edge in edges)
+        steps = listed(list(dict.fromkeys(names)), "steps")
         shuffled = None
         if estimate.bytes:
             # Partial aggregates write at most as much as they read, so the estimate is an upper bound.
@@ -185,19 +185,14 @@ class OutputDecider:
         sentence = f"{show_count(number, 'partition')} if rows are shuffled for {steps}, to divide {estimate}"
         return Explanation(sentence, None, shuffled, is_shown=False)
 
-    def _step_name(self, node: StreamNode) -> str:
-        if not self._columns:
-            self._columns = column_names(self._plan.graph)
-        return node_name(self._owner.graph, node, self._columns) or "the next step"
-
-    def _for_python(self, edge: StreamEdge, estimate: InputEstimate) -> int:
-        """Return how many subpartitions give the Python functions behind an edge enough tasks; 0 without such."""
-        need = self._python.need(forward_group(self._owner.graph, edge.target_id), estimate.bytes)
+    def _subpartitions_for_python(self, edge: StreamEdge, estimate: InputEstimate) -> int:
+        """Return how many subpartitions give Python functions that read an edge enough tasks; 0 without functions."""
+        need = self._python.tasks_needed(chained_nodes(self._owner.graph, edge.target_id), estimate.bytes)
         return 0 if need is None else _SUBPARTITIONS_PER_TASK * need.tasks
 
 
 SPARK_SETS_TASKS = ", so Spark's plan sets the number of tasks"
-"""The end of a reason where Spark, not Penstock, sets the number of tasks."""
+"""The end of a reason if Spark, not Penstock, sets the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +230,10 @@ class ExchangeDecider:
             reason = "its input is not divided by size"
             self._settle_unmerged(edges, reason)
             self._settle_unsplit(edges, reason)
-            bytes_in = total(self._estimates.written(edge.source_id) for edge in edges)
+            bytes_in = sum_or_none(self._estimates.written_bytes(edge.source_id) for edge in edges)
             return DecidedExchange(None, f"{reason}{SPARK_SETS_TASKS}", bytes_in)
         volume = sum(int(edge_sizes.sum()) for edge_sizes in sizes)
-        decided = self._by_partitioner(edges, vertex, requested, volume) or self._by_sink(
+        decided = self._decide_by_partitioner(edges, vertex, requested, volume) or self._decide_by_sink(
             edges[0], sizes, vertex, requested
         )
         if decided is not None:
@@ -246,56 +241,56 @@ class ExchangeDecider:
         if len({edge.target_id for edge in edges}) > 1:  # a split would make the other operator read its input twice
             self._settle_unsplit(edges, "its step reads another input with the same partitions")
         elif any(map(self._is_splittable, edges)):
-            slices = self._split(edges, sizes, vertex, requested)
+            slices = self._slice_skewed(edges, sizes, vertex, requested)
             self._settle_split(edges, slices)
             reason = "the rows of skewed keys are split among several tasks"
             if requested is not None:
                 reason = f"parallelism is set to {requested}, and {reason} as far as the number of tasks allows"
-            split: dict[str, EdgeRead] = {edge_id: SlicedRead(tasks) for edge_id, tasks in slices.items()}
-            return DecidedExchange(len(slices[edges[0].id]), reason, volume, split)
+            sliced: dict[str, EdgeRead] = {edge_id: SlicedRead(tasks) for edge_id, tasks in slices.items()}
+            return DecidedExchange(len(slices[edges[0].id]), reason, volume, sliced)
         bounds = vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism)
-        decision = decide_vertex(sizes, bounds, requested, self._python.need(vertex.node_ids, volume))
+        decision = decide_vertex(sizes, bounds, requested, self._python.tasks_needed(vertex.node_ids, volume))
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
             result = self._results.staged(edges[0].source_id)
             assert result.tasks is not None  # divisible results were written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             reason = f"{decision.reason}; each task reads the output of some of the {result.tasks} upstream tasks"
             return DecidedExchange(len(neighbours), reason, volume, {edges[0].id: SlicedRead(neighbours)})
-        most = 1 if decision.parallelism == 1 else min(requested or bounds.maximum, bounds.maximum)
+        max_tasks = 1 if decision.parallelism == 1 else min(requested or bounds.maximum, bounds.maximum)
         reads: dict[str, EdgeRead] = {
-            edge.id: CoalescedRead(decision.ranges, self._merge_ranges(edge, most)) for edge in edges
+            edge.id: CoalescedRead(decision.ranges, self._ranges_to_merge(edge, max_tasks)) for edge in edges
         }
         return DecidedExchange(decision.parallelism, decision.reason, volume, reads)
 
-    def _by_sink(
+    def _decide_by_sink(
         self, edge: StreamEdge, sizes: list[np.ndarray], vertex: JobVertex, requested: int | None
     ) -> DecidedExchange | None:
         """Decide the input of a sink by its file size or by a trial write of its first rows; None for other edges."""
         graph, volume = self._owner.graph, sum(int(edge_sizes.sum()) for edge_sizes in sizes)
-        target = file_size(graph, edge)
+        target = target_file_size(graph, edge)
         if target is not None:
             slices, reason = self._cut_for_files(edge, target)
             return DecidedExchange(len(slices), reason, volume, {edge.id: SlicedRead(slices)})
-        is_trial = requested is None and measures_tasks(graph, edge)
-        worth = self._sinks.write_first(vertex, edge) if is_trial else None
-        if worth is None:
+        needs_trial = requested is None and has_trial_write(graph, edge)
+        trial = self._sinks.write_first(vertex, edge) if needs_trial else None
+        if trial is None:
             return None
         bounds = vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism)
-        tasks = min(max(worth.tasks, bounds.minimum), bounds.maximum, len(sizes[0]))
-        reason = worth.reason
-        if tasks < worth.tasks:
-            reason = f"{reason}; {worth.tasks} would pay off, but at most {tasks} are possible ({bounds.maximum_from})"
-        elif tasks > worth.tasks:
+        tasks = min(max(trial.tasks, bounds.minimum), bounds.maximum, len(sizes[0]))
+        reason = trial.reason
+        if tasks < trial.tasks:
+            reason = f"{reason}; {trial.tasks} would pay off, but at most {tasks} are possible ({bounds.maximum_from})"
+        elif tasks > trial.tasks:
             reason = f"{reason}; the minimum is {tasks}"
         decision = decide_vertex(sizes, bounds, tasks)
         return DecidedExchange(decision.parallelism, reason, volume, {edge.id: CoalescedRead(decision.ranges)})
 
-    def _by_partitioner(
+    def _decide_by_partitioner(
         self, edges: list[StreamEdge], vertex: JobVertex, requested: int | None, volume: int
     ) -> DecidedExchange | None:
-        """Decide inputs whose partitioner determines the ranges; return None for others."""
+        """Decide inputs whose partitioner determines the ranges; return None for other inputs."""
         match edges[0].partitioner:
-            case GlobalPartitioner():  # Spark can only read it whole
+            case GlobalPartitioner():  # Spark can only read the whole input
                 whole: dict[str, EdgeRead] = {edge.id: CoalescedRead([(0, 1)]) for edge in edges}
                 return DecidedExchange(1, "all its rows go to one task", volume, whole)
             case PulledRebalancePartitioner() as pulled:
@@ -325,14 +320,14 @@ class ExchangeDecider:
         return sizes if len({len(edge_sizes) for edge_sizes in sizes}) == 1 else None
 
     def _is_aggregated(self, edge: StreamEdge) -> bool:
-        """Whether an edge carries partial results to an aggregate, which needs each group in a single task."""
+        """Whether an edge has partial results for an aggregate, which needs each group in a single task."""
         return isinstance(self._owner.graph.node(edge.target_id).operator, AggregateOperator)
 
     def _is_splittable(self, edge: StreamEdge) -> bool:
         """Whether several tasks may read parts of a subpartition of an input."""
         return not edge.intra_input_correlated and not self._is_aggregated(edge)
 
-    def _split(
+    def _slice_skewed(
         self, edges: list[StreamEdge], sizes: list[np.ndarray], vertex: JobVertex, requested: int | None
     ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return the slices that each task reads of inputs with skewed subpartitions, by edge."""
@@ -344,64 +339,61 @@ class ExchangeDecider:
             limit = skew_threshold(bytes_of, settings.skew_factor, settings.skew_threshold)
             result = self._results.staged(edge.source_id)
             skewed = [i for i, size in enumerate(bytes_of) if size > limit and self._is_splittable(edge)]
-            assert result.mapper_bytes is not None
             target = split_target(bytes_of, limit, max(settings.bounds.volume_per_task * sum(bytes_of) // volume, 1))
-            by_mapper = result.mapper_bytes(skewed).T.tolist() if skewed else []
-            written = zip(skewed, by_mapper, strict=True)
-            ranges.append({index: split_along_mappers(by_task, target) for index, by_task in written})
+            mapper_sizes = result.mapper_bytes(skewed).T.tolist() if skewed else []
+            skewed_sizes = zip(skewed, mapper_sizes, strict=True)
+            ranges.append({index: split_along_mappers(by_mapper, target) for index, by_mapper in skewed_sizes})
         bounds = vertex_bounds(settings.bounds, maximum=vertex.max_parallelism)
         tasks = cut_skewed(sizes, ranges, bounds, requested)
         return {edge.id: [(task[position],) for task in tasks] for position, edge in enumerate(edges)}
 
-    def _merge_ranges(self, edge: StreamEdge, most: int) -> dict[int, list[Range]]:
-        """Return the mapper ranges by which partial results of hot subpartitions are pre-merged, by subpartition."""
+    def _ranges_to_merge(self, edge: StreamEdge, max_tasks: int) -> dict[int, list[Range]]:
+        """Return the ranges of upstream tasks whose partial results are merged first, by hot subpartition."""
         if edge.intra_input_correlated or not self._is_aggregated(edge):
             return {}
         result = self._results.staged(edge.source_id)
-        assert result.mapper_bytes is not None
         sizes = result.sizes[0].tolist()
         limit = skew_threshold(sizes, self._settings.skew_factor, self._settings.skew_threshold)
         skewed = [i for i, size in enumerate(sizes) if size > limit]
         ranges = {}
-        for index, written in zip(skewed, result.mapper_bytes(skewed).T.tolist(), strict=True):
-            count = skewed_aggregation.chunk_count(sum(size > 0 for size in written), min(self._settings.cores, most))
+        for index, by_mapper in zip(skewed, result.mapper_bytes(skewed).T.tolist(), strict=True):
+            writers, cores = sum(size > 0 for size in by_mapper), min(self._settings.cores, max_tasks)
+            count = skewed_aggregation.merge_chunk_count(writers, cores)
             if count > 1:
-                ranges[index] = skewed_aggregation.split_evenly(written, count)
+                ranges[index] = skewed_aggregation.split_evenly(by_mapper, count)
         if not ranges:
-            self._settle_unmerged([edge], "each task may process so many bytes that no tasks are left to pre-merge")
+            self._settle_unmerged([edge], "there are too few tasks to merge them in chunks first")
         return ranges
 
     def _settle_unmerged(self, edges: list[StreamEdge], reason: str) -> None:
-        """Record that partial results of hot groups are not pre-merged in several tasks."""
+        """Record that partial results of hot groups are not merged in several tasks first."""
         for edge in edges:
             if not edge.intra_input_correlated and self._is_aggregated(edge):
                 instead = "its partial results are merged in one task"
-                settle_split(self._log, edge.target_id, instead=instead, because=reason)
+                settle_split_decisions(self._log, edge.target_id, instead=instead, because=reason)
 
     def _settle_unsplit(self, edges: list[StreamEdge], reason: str) -> None:
-        """Record that skewed partitions are not split."""
+        instead = "its partitions are not split"
         for edge in filter(self._is_splittable, edges):
-            settle_split(self._log, edge.target_id, split=0, instead="its partitions are not split", because=reason)
+            settle_split_decisions(self._log, edge.target_id, split=0, instead=instead, because=reason)
 
     def _settle_split(self, edges: list[StreamEdge], slices: Mapping[str, list[tuple[Slice, ...]]]) -> None:
-        """Record how many skewed partitions are split: there may be too few tasks for all of them."""
-        read = [piece for tasks in slices.values() for task in tasks for piece in task]
-        split = len({piece.subpartitions for piece in read if piece.mappers is not None})
-        if split:
-            settle_split(self._log, edges[0].target_id, split=split)
+        """Record how many skewed partitions are split; there may be too few tasks to split all of them."""
+        all_slices = [task_slice for tasks in slices.values() for task in tasks for task_slice in task]
+        split_count = len({task_slice.subpartitions for task_slice in all_slices if task_slice.mappers is not None})
+        if split_count:
+            settle_split_decisions(self._log, edges[0].target_id, split=split_count)
         else:
             self._settle_unsplit(edges, f"there are only {show_count(len(slices[edges[0].id]), 'task')}")
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return the slices that each task of a sink reads to write files of the target size, and the reason."""
         result = self._results.staged(edge.source_id)
-        assert result.mapper_bytes is not None
-        read_mappers = result.mapper_bytes
         ratio = self._sinks.file_ratio(edge)
         sizes = [size * ratio for size in result.sizes[0].tolist()]
 
         def by_mapper(index: int) -> list[float]:
-            sizes_on_disk: list[float] = (read_mappers([index])[:, 0] * ratio).tolist()
+            sizes_on_disk: list[float] = (result.mapper_bytes([index])[:, 0] * ratio).tolist()
             return sizes_on_disk
 
         reason = f"about {show_bytes(round(sum(sizes)))} on disk ({ratio:.2f} times the shuffled bytes)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,26 +10,24 @@ from penstock.base.units import show_bytes
 from penstock.events import ExecutionState, VertexSnapshot
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import FORWARD, BroadcastPartitioner
-from penstock.sizing.parallelism import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
+from penstock.sizing.parallelism import PythonRun, PythonTasks, seconds_per_mib, tasks_for_python
 from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
     from penstock.planner.plan import JobPlan
 
 
-def total(sizes: Iterable[int | None]) -> int | None:
-    """Return the sum of sizes, None if any of them is unknown."""
+def sum_or_none(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum of sizes, or None if any of them is unknown."""
     sizes = list(sizes)
     return None if None in sizes else sum(filter(None, sizes))
 
 
 @dataclass(frozen=True, slots=True)
 class InputEstimate:
-    """The estimated size of what flows into a node; it is complete if every source reports its size."""
+    """The estimated bytes that flow into a node; `is_complete` says whether every source reports its size."""
 
     bytes: int = 0
     is_complete: bool = True
@@ -50,18 +49,18 @@ class InputEstimates:
     _owner: GraphOwner
     _results: Results
 
-    def written(self, node_id: int) -> int | None:
-        """Return the bytes that a finished node has written, None if nothing was written or measured."""
+    def written_bytes(self, node_id: int) -> int | None:
+        """Return the bytes that a finished node has written, or None if nothing was written or measured."""
         result = self._results.get(node_id)
         return int(result.sizes.sum()) if isinstance(result, StagedResult) and result.stages else None
 
-    def before(self, node_id: int) -> InputEstimate:
-        """Return the size of what flows into a node: measured where available, else the sizes of its sources."""
+    def size_before(self, node_id: int) -> InputEstimate:
+        """Return the bytes that flow into a node, except broadcasts: measured, or else the sizes of its sources."""
         graph = self._owner.graph
         estimate, todo, seen = InputEstimate(), [node_id], {node_id}
         while todo:
             current = todo.pop()
-            written = self.written(current)
+            written = self.written_bytes(current)
             if written is not None:
                 estimate += InputEstimate(written)
                 continue
@@ -75,7 +74,7 @@ class InputEstimates:
         return estimate
 
 
-_COLLAPSIBLE = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
+_KINDS_WITH_REMOVABLE_EXCHANGE = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 
 
 @dataclass(eq=False)
@@ -88,8 +87,11 @@ class PythonSteps:
     _vertices: Callable[[], Iterable[VertexSnapshot]]
     _functions: dict[int, frozenset[str]] = field(default_factory=dict, init=False)
 
-    def need(self, node_ids: Iterable[int], bytes_in: int | None) -> CpuNeed | None:
-        """Return how many tasks the Python functions in nodes need to read some bytes; None if there are none."""
+    def tasks_needed(self, node_ids: Iterable[int], bytes_in: int | None) -> PythonTasks | None:
+        """Return how many tasks the Python functions in nodes need.
+
+        None if the nodes have no Python functions, if `bytes_in` is unknown, or if a single task must read all rows.
+        """
         nodes = frozenset(node_ids)
         functions = self._functions_in(nodes)
         if not functions or bytes_in is None or self._requires_single_task(nodes):
@@ -110,16 +112,16 @@ class PythonSteps:
         return any(
             edge.id in self._plan.groups and edge.partitioner == FORWARD and edge.source_id in nodes
             for node_id in nodes
-            if graph.node(node_id).kind in _COLLAPSIBLE
+            if graph.node(node_id).kind in _KINDS_WITH_REMOVABLE_EXCHANGE
             for edge in graph.in_edges(node_id)
         )
 
     def _functions_in(self, node_ids: Iterable[int]) -> frozenset[str]:
-        """Return the names of the Python functions in nodes, except consumers of an adaptive exchange."""
+        """Return the names of the Python functions in nodes, except those of consumers of an adaptive exchange."""
         functions: frozenset[str] = frozenset()
         for node_id in node_ids:
             if node_id not in self._functions:
-                parts = () if node_id in self._plan.exchanges else self._plan.operators(node_id)
+                parts = () if node_id in self._plan.consumer_stages else self._plan.operators(node_id)
                 self._functions[node_id] = frozenset().union(*(part.python_functions for part in parts))
             functions |= self._functions[node_id]
         return functions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,17 +13,14 @@ from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanatio
 from penstock.execution.context import GraphOwner, VertexSetup
 from penstock.graph import JobVertex, ScanOperator, StreamEdge
 from penstock.graph.labels import column_names, listed, table_name, vertex_name
-from penstock.graph.operators import ADDS_TASKS
+from penstock.graph.operators import CONCATENATING_KINDS
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.scheduler.deciders.exchange_tasks import SPARK_SETS_TASKS, DecidedExchange, ExchangeDecider, OutputDecider
-from penstock.scheduler.deciders.input_estimates import InputEstimates, PythonSteps, total
+from penstock.scheduler.deciders.input_estimates import InputEstimates, PythonSteps, sum_or_none
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
 from penstock.scheduler.resources import ParallelismSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Executor, Future
-
     from penstock.config import Configuration
     from penstock.connectors.core.base import KeyFilter
     from penstock.events import VertexSnapshot
@@ -62,17 +61,17 @@ class VertexDecider:
         estimates = InputEstimates(plan, owner, results)
         python = PythonSteps(plan, owner, cores, vertices)
         self._sources = SourceDecider(plan, self._settings, python)
-        self._outputs = OutputDecider(plan, self._settings, owner, estimates, python, log)
-        self._inputs = ExchangeDecider(
+        self._outputs = OutputDecider(plan, self._settings, owner, estimates, python, log, self._columns)
+        self._exchanges = ExchangeDecider(
             plan, self._settings, owner, results, estimates, sinks, self._outputs, python, log
         )
 
     def infer_parallelism(
-        self, vertex: JobVertex, node_id: int, executor: Executor, keys: KeyFilter | None = None
+        self, vertex: JobVertex, node_id: int, executor: Executor, key_filter: KeyFilter | None = None
     ) -> Future[int]:
-        """Let a source, filtered by `keys`, infer its parallelism unless options or a request determine it."""
+        """Let a source infer its parallelism unless options or a request determine it; `key_filter` filters it."""
         requested = self._requested(vertex, node_id)
-        return self._sources.infer_parallelism(vertex, node_id, requested, executor, keys)
+        return self._sources.infer_parallelism(vertex, node_id, requested, executor, key_filter)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose inputs have finished; `inferred` is the parallelism of its sources, by node."""
@@ -81,17 +80,17 @@ class VertexDecider:
             for node_id in vertex.node_ids
             if node_id in self._plan.sources
         }
-        inputs = [self._decide_inputs(vertex, edges) for edges in self._groups(vertex).values()]
-        parts: list[DecidedSource | DecidedExchange] = [*sources.values(), *inputs]
-        numbers = [part.parallelism for part in parts if part.parallelism is not None]
-        parallelism = sum(numbers) if parts and len(numbers) == len(parts) else None
+        exchanges = [self._decide_exchange(vertex, edges) for edges in self._groups(vertex).values()]
+        all_inputs: list[DecidedSource | DecidedExchange] = [*sources.values(), *exchanges]
+        numbers = [decided.parallelism for decided in all_inputs if decided.parallelism is not None]
+        parallelism = sum(numbers) if all_inputs and len(numbers) == len(all_inputs) else None
         reasons = [
             f"{source.name}: {source.reason}" if len(sources) > 1 else source.reason for source in sources.values()
         ]
-        reasons += [decided.reason for decided in inputs]
+        reasons += [decided.reason for decided in exchanges]
         reason = "; ".join(dict.fromkeys(reasons)) or "nothing to read"
-        bytes_in = total(part.bytes_in for part in parts)
-        kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
+        bytes_in = sum_or_none(decided.bytes_in for decided in all_inputs)
+        kind = DecisionKind.SOURCE_PARALLELISM if sources and not exchanges else DecisionKind.VERTEX_PARALLELISM
         bounds = self._settings.bounds
         figures = {"volume per task": bounds.volume_per_task, "minimum": bounds.minimum, "maximum": bounds.maximum}
         figures = figures if bytes_in is None else {"bytes in": bytes_in} | figures
@@ -101,54 +100,55 @@ class VertexDecider:
         self._log.record(Choice(kind, subject, chosen, reason, figures, explanation))
         slots = self._outputs.slots(vertex, parallelism)
         setup = VertexSetup(
-            edges={edge_id: read for decided in inputs for edge_id, read in decided.reads.items()},
-            scans={node_id: source.settings for node_id, source in sources.items() if source.settings},
+            edges={edge_id: read for decided in exchanges for edge_id, read in decided.reads.items()},
+            scan_settings={node_id: source.settings for node_id, source in sources.items() if source.settings},
             subpartitions=self._outputs.subpartitions(vertex, slots),
             slots=slots,
         )
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
-    def _decide_inputs(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
-        """Decide the inputs of an exchange group; a number for all steps applies up to the step's own maximum."""
-        requested, most = self._requested(vertex, edges[0].target_id), vertex.max_parallelism
+    def _decide_exchange(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
+        """Decide the inputs of an exchange group; the step's maximum limits a number that is fixed for all steps."""
+        requested, step_maximum = self._requested(vertex, edges[0].target_id), vertex.max_parallelism
         fixed = self._settings.fixed
-        if requested is not None or fixed is None or most is None or fixed <= most:
-            return self._inputs.decide(edges, vertex, requested or fixed)
-        decided = self._inputs.decide(edges, vertex, most)
-        if decided.parallelism != most:  # something else determined it
+        if requested is not None or fixed is None or step_maximum is None or fixed <= step_maximum:
+            return self._exchanges.decide(edges, vertex, requested or fixed)
+        decided = self._exchanges.decide(edges, vertex, step_maximum)
+        if decided.parallelism != step_maximum:  # its partitioner or sink determined the number
             return decided
-        return replace(decided, reason=f"{decided.reason}, the most tasks of this step")
+        return replace(decided, reason=f"{decided.reason}, the maximum of this step")
 
     def _explanation(
         self, vertex: JobVertex, parallelism: int | None, reason: str, sources: Mapping[int, DecidedSource]
     ) -> Explanation:
-        """Explain the tasks of a vertex to the reader; with the estimated rows, if it reads sources."""
+        """Explain the number of tasks of a vertex, with the estimated rows if it reads sources."""
         tasks = "Spark sets the number of tasks" if parallelism is None else show_count(parallelism, "task")
         name = vertex_name(self._owner.graph, vertex, self._columns)
         tables = tuple(dict.fromkeys(table_name(source.name) for source in sources.values()))
         operators = (self._owner.graph.node(node_id).operator for node_id in sources)
-        # A source that was not queried for its rows has none.
-        rows = total(operator.rows if isinstance(operator, ScanOperator) else None for operator in operators)
+        # A source that was not queried for its row count has none.
+        rows = sum_or_none(operator.rows if isinstance(operator, ScanOperator) else None for operator in operators)
         estimate = None
         if sources and rows is not None:
             estimate = Estimate(f"rows read from {listed(tables, 'tables')}", Unit.ROWS, rows)
-        # Omit that a source got exactly what it inferred.
-        shown = reason.removesuffix(f": the source asks for {tasks}").removesuffix(SPARK_SETS_TASKS)
+        # Omit what `tasks` already says: that a source inferred this number of tasks, or that Spark sets the number.
+        shown_reason = reason.removesuffix(f": the source asks for {tasks}").removesuffix(SPARK_SETS_TASKS)
         return Explanation(
-            f"{name}: {tasks}, as {shown}", None, estimate, tables=tables, is_shown=bool(tables), location=name
+            f"{name}: {tasks}, as {shown_reason}", None, estimate, tables=tables, is_shown=bool(tables), location=name
         )
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare the estimate for the exchange behind a finished vertex with the bytes that were written."""
+        """Compare the estimate for the exchange that a finished vertex has written with its actual bytes."""
         self._outputs.compare(vertex)
 
     def _requested(self, vertex: JobVertex, node_id: int) -> int | None:
         """Return the number of tasks that the user requested for an input of a vertex, or None.
 
-        The request may be at any operator after the node, up to one that adds tasks of other inputs.
+        The request may be at the node or at a later operator, up to an operator (such as a union) whose tasks are the
+        sum of the tasks of its inputs.
         """
         graph = self._owner.graph
-        while (node := graph.node(node_id)).kind not in ADDS_TASKS:
+        while (node := graph.node(node_id)).kind not in CONCATENATING_KINDS:
             if node.parallelism is not None:
                 return node.parallelism
             following = [edge.target_id for edge in graph.out_edges(node_id) if edge.target_id in vertex.node_ids]

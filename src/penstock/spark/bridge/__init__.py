@@ -1,1 +1,1 @@
-"""Access to Spark's JVM: the bridge, handles, compiled Java classes, sessions."""
+"""Access to Spark's JVM: the `Bridge`, wrappers of JVM objects, Penstock's Java classes, sessions."""

@@ -1,7 +1,7 @@
-"""Answers of the package's Java classes (``Answer.java``): facts as JSON, and JVM objects.
+"""Answers of Penstock's Java classes (``Answer.java``): *facts*, which are plain values as JSON, and JVM objects.
 
-An answer costs one call, whatever its content, and its facts one call for each 4000 characters: a longer string would
-wait 40 ms for the TCP acknowledgement of its first segment.
+Short facts without objects are returned as a string. Each 4000 characters of a longer answer cost another call: py4j
+would wait 40 ms for the TCP acknowledgement of the first segment of a longer string.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def text(answer: Any) -> str:
-    """Return the text of an answer, which is a plain string if it is short."""
+    """Return the text of an answer: a string, or an ``Answer`` with chunks of text."""
     if isinstance(answer, str):
         return answer
     return "".join(answer.chunk(index) for index in range(answer.chunks()))

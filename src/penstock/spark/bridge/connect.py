@@ -10,29 +10,29 @@ from penstock.spark.bridge.jvm import Bridge, root_cause
 PORT = "spark.connect.grpc.binding.port"
 ADDRESS = "spark.connect.grpc.binding.address"
 TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
-_ISOLATED = {
+_ARTIFACT_ISOLATION = {
     "spark.sql.artifact.isolation.enabled": "true",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
-"""Isolates the artifacts of clients from each other, as Spark's own server (``SparkConnectServer``) does."""
+"""Settings that isolate clients' artifacts from each other, as in Spark's own server (``SparkConnectServer``)."""
 
 
 def settings(host: str, port: int) -> dict[str, str]:
-    """Return the settings of an application's server, which are read when it starts; port 0 selects a free port.
+    """Return the settings with which an application's JVM must start for its server; port 0 selects a free port.
 
-    The token is not among them: PySpark passes settings on the JVM's command line, which every user of the machine can
+    The token is not included: PySpark passes settings on the JVM's command line, which every user of the machine can
     read. The JVM gets the token in its environment.
     """
-    return {ADDRESS: host, PORT: str(port), **_ISOLATED}
+    return {ADDRESS: host, PORT: str(port), **_ARTIFACT_ISOLATION}
 
 
 def ignore_default_token(bridge: Bridge) -> None:
-    """Let only the environment set the token, even if ``spark-defaults.conf`` has a token."""
+    """Remove the token of ``spark-defaults.conf``, so that Spark uses the token of the environment variable."""
     bridge.spark.sparkContext._jsc.sc().conf().remove(TOKEN)
 
 
 def has_default_token(bridge: Bridge) -> bool:
-    """Return whether ``spark-defaults.conf`` has a token, which Spark prefers over the environment's."""
+    """Whether ``spark-defaults.conf`` has a token, which Spark would prefer to that of the environment variable."""
     return bool(bridge.spark.sparkContext._jsc.sc().conf().contains(TOKEN))
 
 
@@ -44,7 +44,7 @@ def start(bridge: Bridge) -> int:
         raise SessionError(
             "the Spark Connect server does not start",
             cause=root_cause(error),
-            hint="choose another --port; Spark's own package has to hold spark-connect, as that of PyPI does",
+            hint="choose another --port, or install a Spark that includes spark-connect, as pyspark from PyPI does",
         ) from error
 
 

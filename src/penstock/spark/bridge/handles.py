@@ -1,4 +1,4 @@
-"""Wrappers of JVM objects for the other packages, each with its session, and Python objects that live as long."""
+"""Wrappers of JVM objects for other packages, and a map whose values live as long as JVM objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 
 if TYPE_CHECKING:
     from penstock.spark.bridge.jvm import Bridge
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class JvmObject:
-    """An object of the JVM, opaque outside of this package; calls into the JVM accept it. Compared by identity."""
+    """An object of the JVM, opaque outside of `penstock.spark`; calls into the JVM accept it. Compared by identity."""
 
     _bridge: Bridge = field(repr=False)
     _handle: Any = field(repr=False)
@@ -26,7 +26,7 @@ class JvmObject:
 
 
 class Session(JvmObject):
-    """A session: the user's, or a clone of it with different settings."""
+    """A Spark session: the user's, or a clone of it with different settings."""
 
     def clone(self) -> Session:
         """Return a session with the same settings, catalog, temporary views, cached data and artifacts."""
@@ -38,7 +38,7 @@ class LocalProperties(JvmObject):
 
 
 class Statistics(JvmObject):
-    """Statistics that Spark has measured (``Statistics``)."""
+    """The bytes and rows of a result, usually measured (``Statistics``)."""
 
 
 class SortOrder(JvmObject):
@@ -50,14 +50,14 @@ class Partitioning(JvmObject):
 
 
 class BroadcastMode(JvmObject):
-    """How rows are hashed for a broadcast join (``BroadcastMode``)."""
+    """The form of a broadcast relation that a join requires, such as a table by certain keys (``BroadcastMode``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class HashedRelation(JvmObject):
-    """A broadcast relation in the driver, with the id of its broadcast variable."""
+    """The hash table of a broadcast join in the driver, with the id of its broadcast variable."""
 
-    broadcast: int
+    broadcast_id: int
 
 
 class QueryStage(JvmObject):
@@ -82,7 +82,7 @@ class PhysicalPlan(JvmObject):
     """A physical plan (``SparkPlan``)."""
 
     def rows(self) -> InternalRows:
-        """Run all stages but the last; return the rows of the last."""
+        """Return the rows, computed when they are read; an adaptive plan first runs all stages but the last."""
         return InternalRows(self._bridge, self._handle.execute())
 
     @property
@@ -92,9 +92,9 @@ class PhysicalPlan(JvmObject):
 
 
 class PlanLifetimeMap(Generic[T]):
-    """Values by number, each retained until the JVM has released an object that all plans with the number share.
+    """A map from numbers in plans to values, each retained as long as the JVM has any plan with the number.
 
-    Released entries are removed when the next value is added (``Lifetimes.java``).
+    All copies of a plan share a JVM object. Once it is freed, the next `keep` removes the entry (``Lifetimes.java``).
     """
 
     def __init__(self) -> None:
@@ -106,15 +106,15 @@ class PlanLifetimeMap(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def keep(self, bridge: Bridge, number: int, shared: Any, value: T) -> None:
-        """Retain a value as long as the JVM object `shared` exists, which plans refer to."""
+    def keep(self, bridge: Bridge, number: int, shared_object: Any, value: T) -> None:
+        """Retain a value as long as a JVM object exists that all copies of the plan share."""
         with self._lock:
-            if bridge.application != self._application:  # plans of a stopped application cannot run any more
+            if bridge.application != self._application:  # plans of a stopped application cannot run
                 self._values.clear()
                 self._watcher = new_instance(bridge, "Lifetimes", on_executors=False)
                 self._application = bridge.application
             self._values[number] = value
-            for released in str(self._watcher.watch(shared, number)).split():
+            for released in str(self._watcher.watch(shared_object, number)).split():
                 self._values.pop(int(released), None)
 
     def get(self, number: int) -> T | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from traceback import walk_stack
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServer
@@ -13,13 +15,10 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
 from penstock.errors import SessionError
-from penstock.spark.bridge import compiled
+from penstock.spark.bridge import java_classes
 from penstock.spark.bridge.handles import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import FrameType
-
     from pyspark.sql import DataFrame, SparkSession
 
 SUPPORTED = ((4, 0), (4, 3))
@@ -32,28 +31,38 @@ PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Whether a session has its JVM in this driver; a Spark Connect session does not."""
+    """Whether a session is a classic session, with its JVM in this driver, and not a Spark Connect session."""
     return hasattr(spark, "_jsparkSession")
 
 
 class Bridge:
-    """The JVM behind a classic Spark session.
+    """Access to the JVM of a classic Spark session.
 
-    Raises `SessionError` if it is a Spark Connect session, Spark's version is unsupported, or PySpark does not pin
-    threads.
+    Raises `SessionError` if the session is a Spark Connect session, Spark's version is unsupported, or PySpark does not
+    pin threads.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
-            raise SessionError.connect()
+            raise SessionError(
+                "Penstock needs a classic Spark session; this one is a Spark Connect client",
+                cause="Penstock changes query plans inside the driver's JVM, which a Connect client cannot reach",
+                hint="run the job in the driver: spark-submit, or SparkSession.builder.master(...) without "
+                "spark.remote and with spark.api.mode=classic",
+            )
         match = re.match(r"(\d+)\.(\d+)", spark.version)
         self.version = (int(match[1]), int(match[2])) if match else (0, 0)
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
-            raise SessionError.unsupported_version(spark.version)
+            raise SessionError(f"Spark {spark.version} is not supported", hint="install pyspark 4.0, 4.1, 4.2 or 4.3")
         self.spark = spark
         self._gateway: Any = spark.sparkContext._gateway
         if not isinstance(self._gateway, ClientServer):
-            raise SessionError.not_pinned()
+            raise SessionError(
+                "Penstock needs pinned threads: a JVM thread for each Python thread",
+                cause="PYSPARK_PIN_THREAD is false, so session, settings and job groups of a thread affect other "
+                "threads",
+                hint="unset PYSPARK_PIN_THREAD, or set it to true, before Spark starts",
+            )
         self._companions: dict[str, Any] = {}
         self._helpers: dict[str, Any] = {}
 
@@ -67,7 +76,7 @@ class Bridge:
         return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session._handle))
 
     def find(self, name: str) -> Any:
-        """Return a Java class by its full name; py4j would look up each of its packages in all of Spark's jars."""
+        """Return a Java class by its full name, without py4j's slow lookup of each package of the name."""
         return JavaClass(name, self._gateway._gateway_client)
 
     def companion(self, name: str) -> Any:
@@ -92,9 +101,9 @@ class Bridge:
         return str(self.spark.sparkContext.applicationId)
 
     def helper(self, name: str, *, on_executors: bool = False) -> Any:
-        """Return the shared instance of the class in ``NAME.java``, which replaces many calls by a single call."""
+        """Return the shared instance of the class in ``NAME.java``; `on_executors` says whether tasks use the class."""
         if name not in self._helpers:
-            self._helpers[name] = compiled.helper(self, name, on_executors=on_executors)
+            self._helpers[name] = java_classes.helper(self, name, on_executors=on_executors)
         return self._helpers[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
@@ -112,7 +121,7 @@ class Bridge:
         return array
 
     def invoke(self, target: Any, name: str, *arguments: Any) -> Any:
-        """Call a method that is not public; exactly one must have this name."""
+        """Call a method that is not public; the class must have a single method with this name."""
         (method,) = (method for method in target.getClass().getDeclaredMethods() if method.getName() == name)
         method.setAccessible(True)
         return method.invoke(target, self.new_array("java.lang.Object", arguments))
@@ -123,11 +132,11 @@ class Bridge:
 
 
 _PY4J_FRAMES = 6
-"""Maximum number of frames between a wait for the JVM and py4j's own code."""
+"""Number of innermost frames that are searched for py4j, which calls socket functions to wait for the JVM."""
 
 
 def waits_for_jvm(frame: FrameType) -> bool:
-    """Whether a thread that is at a frame waits for the JVM."""
+    """Whether the thread with this innermost frame waits for the JVM."""
     frames = islice(walk_stack(frame), _PY4J_FRAMES)
     return any(str(current.f_globals.get("__name__")).startswith("py4j.") for current, _ in frames)
 
@@ -150,7 +159,7 @@ def walk(plan: Any) -> Iterator[Any]:
 
 
 def class_name(instance: Any) -> str:
-    """Return the simple name of an object's class, in one call for case classes: nearly all plans and expressions."""
+    """Return the simple name of an object's class; a single call for case classes, such as most plans."""
     try:
         return str(instance.productPrefix())
     except Py4JError:
@@ -158,7 +167,7 @@ def class_name(instance: Any) -> str:
 
 
 def class_names(text: str) -> frozenset[str]:
-    """Return the simple names of classes in a text, separated by blanks."""
+    """Split a text into names of classes at blanks."""
     return frozenset(text.split())
 
 
@@ -182,7 +191,7 @@ def root_cause(error: BaseException) -> str:
     return str(thrown.getMessage() or thrown.toString())
 
 
-def with_fields(bridge: Bridge, case_class: Any, *implicit: Any, **changes: Any) -> Any:
-    """Return a copy of a case class object with changed fields; `implicit` is its second parameter list."""
+def with_fields(bridge: Bridge, instance: Any, *implicit: Any, **changes: Any) -> Any:
+    """Return a copy of a case class instance with changed fields; `implicit` fills its second parameter list."""
     values = bridge.seq([*changes.values(), *implicit])
-    return bridge.helper("ScalaValues").copied(case_class, bridge.seq(changes), values)
+    return bridge.helper("ScalaValues").copied(instance, bridge.seq(changes), values)

@@ -1,4 +1,4 @@
-"""Spark sessions: the embedded session, and clones with settings of their own."""
+"""Spark sessions: the embedded session, and clones with other settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,6 @@ from penstock.spark.bridge.settings import change_settings, read_settings, reset
 from penstock.spark.run.jobs import user_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from penstock.spark.bridge.handles import LocalProperties, Session
     from penstock.spark.bridge.jvm import Bridge
 
@@ -32,7 +31,7 @@ def embedded_session(master: str | None = None, conf: Mapping[str, str] | None =
     """Start a Spark session in this process, or return the existing session.
 
     `master` is a master URL; if None, that of spark-submit or the Spark defaults, else all cores of this machine.
-    `conf` has additional Spark settings. Raises `SessionError` if there is no Java 17 or newer.
+    `conf` has additional Spark settings. Raises `SessionError` if a session must start without Java 17 or newer.
     """
     if SparkSession.getActiveSession() is None:
         check_java()
@@ -60,16 +59,16 @@ def check_java() -> str:
 
 
 def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[int, str]:
-    """Return the session's broadcast threshold in bytes, -1 for never, and the name of its setting."""
+    """Return the session's broadcast threshold in bytes (-1: none), for planning or `at_run_time`, and its key."""
     conf = bridge.spark.conf
-    setting, own = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
-    if at_run_time and conf.get(own, None) is not None:
-        setting = own
+    setting, adaptive = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
+    if at_run_time and conf.get(adaptive, None) is not None:  # adaptive execution compares measured sizes with it
+        setting = adaptive
     return parse_size(conf.get(setting, "10485760") or "-1"), setting
 
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:
-    """Return the Penstock options of the Spark configuration; the session takes precedence over the context."""
+    """Return the Penstock options of the Spark configuration; the session overrides the `SparkContext`."""
     return read_settings(bridge.session, "spark.penstock.")
 
 
@@ -90,12 +89,12 @@ class SessionPool:
         self._bridge = bridge
         self._settings = dict(settings)
         self.properties = user_properties(bridge) if properties is None else properties
-        self._first: Session | None = None
+        self._template_session: Session | None = None
         self._free: list[Session] = []
         self._lock = threading.Lock()
 
     def take(self, settings: Mapping[str, str] | None = None) -> Session:
-        """Return a session for exclusive use, with settings on top of the pool's settings."""
+        """Return a session for exclusive use, with the pool's settings and additional settings."""
         with self._lock:
             session = self._free.pop() if self._free else None
         if session is None:
@@ -109,13 +108,13 @@ class SessionPool:
     def _template(self) -> Session:
         """Return a clone with the pool's settings, so that they are set only once."""
         with self._lock:
-            if self._first is None:
-                self._first = self._bridge.session.clone()
-                change_settings(self._first, self._settings)
-            return self._first
+            if self._template_session is None:
+                self._template_session = self._bridge.session.clone()
+                change_settings(self._template_session, self._settings)
+            return self._template_session
 
     def give_back(self, session: Session) -> None:
-        """Return a session to the pool; no plan may use it for its settings any more."""
+        """Return a session to the pool; no plan may read the settings of this session any more."""
         with self._lock:
             self._free.append(session)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import LocalProperties, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def is_true(value: object) -> bool:
@@ -18,18 +15,18 @@ def is_true(value: object) -> bool:
 
 
 def read_settings(session: Session, prefix: str) -> dict[str, str]:
-    """Return the settings with a key prefix; the session takes precedence over the context."""
+    """Return the settings with a key prefix; the session overrides the `SparkContext`."""
     settings = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
     return {str(name): str(value) for name, value in settings.items()}
 
 
 def change_settings(session: Session, settings: Mapping[str, str]) -> None:
-    """Set settings of a session."""
+    """Change some settings of a session."""
     session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
 
 
 def clone_with(session: Session, settings: Mapping[str, str]) -> Session:
-    """Return a clone of a session with other settings."""
+    """Return a clone of a session with some settings changed."""
     clone = session.clone()
     change_settings(clone, settings)
     return clone
@@ -40,11 +37,11 @@ def reset_settings(session: Session, template: Session) -> None:
     session._bridge.helper("SessionSettings").restore(session, template)
 
 
-def thread_properties(session: Session, users: LocalProperties, tag: str, description: str) -> LocalProperties:
+def thread_properties(session: Session, user: LocalProperties, tag: str, description: str) -> LocalProperties:
     """Return the local properties for a thread whose jobs use the settings of a session.
 
-    `tag` is that of the thread's Spark jobs, also their job group unless the user's thread has one. `description` is
-    that of the jobs, appended to the user's description.
+    `user` has the properties of the user's thread. `tag` is the tag of the Spark jobs, and also their job group if
+    `user` has no job group. `description` is appended to the job description of `user`.
     """
     bridge = session._bridge
-    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session, tag, description))
+    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(user, session, tag, description))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from penstock.spark.plans.logical_plan import LogicalPlan
 from penstock.spark.plans.planning import partition_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.spark.bridge.handles import Session
@@ -32,10 +31,9 @@ _FORMATS = {
     "json": "json.JsonFileFormat",
     "text": "text.TextFileFormat",
 }
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-EVERY_ROW = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""Reader options of rows that are written elsewhere: unreadable files must raise an error, whatever the session's
-settings for queries."""
+_LISTING_TASKS_SETTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+FAIL_ON_UNREADABLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""Reader options for rows that are copied: an unreadable file raises an error, regardless of the session's settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +41,23 @@ class FileListing:
     """The files of a relation after partition pruning."""
 
     sizes: tuple[int, ...]
+    """Bytes of each file."""
     splittable: tuple[bool, ...]
+    """Whether each file can be divided into several splits."""
     format: str
     """Spark's short name of the format, such as ``parquet``."""
     name: str
-    """The table's name, or the first path."""
+    """The displayed name, see `FileFacts.name`."""
     fraction: float = 1.0
-    """The fraction of a row that is read; 1.0 for formats that are not columnar."""
+    """The estimated fraction of a row's bytes in the columns that are read; 1.0 for formats that are not columnar."""
     paths: tuple[str, ...] = field(default=(), repr=False)
     rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
-    """Returns the estimated number of rows, None if only reading the files would tell."""
+    """Returns the estimated number of rows; None if the format is not Parquet, or a footer is unreadable."""
 
 
 def is_split_by_size(leaf: LogicalNode) -> bool:
     """Whether a leaf is a file scan that Spark splits by size (a ``HadoopFsRelation`` without buckets)."""
-    return leaf.files is not None and not leaf.files.bucketed
+    return leaf.files is not None and not leaf.files.is_bucketed
 
 
 def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
@@ -81,24 +81,24 @@ def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
 def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
     """Return the rows of existing Parquet files.
 
-    Spark checks many paths in a job with a task for each of them. A few tasks per core list 10 000 files in a second
-    instead of half a minute.
+    Spark checks many paths in a job with a task for each path. With only a few tasks per core, it lists 10 000 files in
+    a second instead of half a minute.
     """
-    user_tasks = int(str(spark.conf.get(_LISTING_TASKS)))
-    few = max(16, 4 * spark.sparkContext.defaultParallelism)
-    with with_settings(spark, {_LISTING_TASKS: str(min(user_tasks, few))}):
+    user_tasks = int(str(spark.conf.get(_LISTING_TASKS_SETTING)))
+    max_tasks = max(16, 4 * spark.sparkContext.defaultParallelism)
+    with with_settings(spark, {_LISTING_TASKS_SETTING: str(min(user_tasks, max_tasks))}):
         return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
-def unsupported_columns_reason(spark: SparkSession, kind: str, columns: Sequence[StructField]) -> str | None:
-    """Return Spark's error for columns that a file format cannot store, None if it can store all of them."""
+def unsupported_columns_reason(spark: SparkSession, format_name: str, columns: Sequence[StructField]) -> str | None:
+    """Return Spark's error for columns that a file format cannot store, None if it can store all columns."""
     bridge = Bridge(spark)
     package = "org.apache.spark.sql.execution.datasources."
-    file_format = bridge.find(f"{package}{_FORMATS[kind]}")()
+    file_format = bridge.find(f"{package}{_FORMATS[format_name]}")()
     schema = bridge.find("org.apache.spark.sql.types.DataType").fromJson(StructType(list(columns)).json())
-    for_writing = [False] if bridge.version >= (4, 1) else []
+    since_4_1 = [False] if bridge.version >= (4, 1) else []
     try:
-        bridge.find(package + "DataSourceUtils").verifySchema(file_format, schema, *for_writing)
+        bridge.find(package + "DataSourceUtils").verifySchema(file_format, schema, *since_4_1)
     except AnalysisException as error:
         return first_line(error)
     return None
@@ -107,14 +107,14 @@ def unsupported_columns_reason(spark: SparkSession, kind: str, columns: Sequence
 def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:
     """Return a file relation that takes its split size from another session.
 
-    When a scan is executed, it reads the settings of the session that created its relation. Spark considers relations
-    of different sessions equal and would reuse the old one, so an extra option distinguishes them.
+    When a scan runs, it reads the settings of the session that created its relation. Spark considers relations of
+    different sessions equal and would reuse the first one, so an additional option makes the new relation different.
     """
     return LogicalPlan(leaf._bridge, leaf._bridge.helper("FileRelations").withSplitSize(leaf, session))
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
-    """Return the settings that make Spark split files at a size, regardless of the number of cores."""
+    """Return settings for splits of a maximum size, regardless of cores; a file in a split adds `open_cost` bytes."""
     return {
         "spark.sql.files.maxPartitionBytes": str(max_split_bytes),
         "spark.sql.files.openCostInBytes": str(open_cost),

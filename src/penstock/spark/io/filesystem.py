@@ -4,56 +4,56 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from penstock.base.local_files import exchange, is_volume, rename, sync, sync_tree, volumes_below, write_atomically
-from penstock.base.ownership import CheckedContent, Writer, check_owner, is_own_entry, read_checked, too_large
+from penstock.base.ownership import CheckedContent, Writer, belongs_to_user, check_owner, read_checked, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.bridge.jvm import Bridge
 
-_STATUS = re.compile(
+_STATUS_TEXT = re.compile(
     r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)", re.DOTALL
 )
+"""The string form of a file status of Hadoop: path, whether it is a folder, bytes, and modification time."""
 
-_GONE = {"FileNotFoundException", "NoSuchFileException"}
-_ATOMIC_RENAMES = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
-"""File systems that rename a folder in a single step; others may not."""
-_WITH_OWNERS = {"hdfs", "webhdfs", "swebhdfs"}
+_MISSING_FILE_ERRORS = {"FileNotFoundException", "NoSuchFileException"}
+_RENAME_ATOMICALLY = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
+"""File systems that rename a folder in a single step; other file systems may not."""
+_RECORD_OWNERS = {"hdfs", "webhdfs", "swebhdfs"}
 """Distributed file systems that record the owner of a file; object stores report the reader as the owner."""
 
 
 def is_hidden(name: str) -> bool:
     """Whether Spark's readers skip a file or folder of this name (``HadoopFSUtils.shouldFilterOutPathName``).
 
-    A partition folder may begin with ``_``, like its column, but not with a dot.
+    Spark reads partition folders whose names begin with ``_``, but not those that begin with a dot.
     """
     is_metadata = name.startswith("_") and "=" not in name  # such as _SUCCESS
     return is_metadata or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether a file system denied access to the user; the second name comes from object stores."""
+    """Whether a file system denied access to the user; object stores raise ``AccessDeniedException``."""
     return any(name in str(error) for name in ("AccessControlException", "AccessDeniedException"))
 
 
-def _name_of(error: Py4JJavaError) -> str:
+def _java_class_name(error: Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getSimpleName())
 
 
-class Folder:
-    """A path that Spark can write to.
+class HadoopPath:
+    """A path on a file system of Spark: a folder, or a file.
 
     `path` is relative to the file system's working directory unless it is absolute. `near` is another path of the same
-    file system, which saves the lookup of the file system; `path` must be qualified then.
+    file system, which saves the lookup of the file system; then `path` must include the scheme.
     """
 
-    def __init__(self, bridge: Bridge, path: str, near: Folder | None = None) -> None:
+    def __init__(self, bridge: Bridge, path: str, near: HadoopPath | None = None) -> None:
         self._bridge = bridge
         self._hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
         self._text: str | None = None
@@ -69,9 +69,9 @@ class Folder:
             self._text = str(self._hadoop_path.toString())
         return self._text
 
-    def at(self, path: str) -> Folder:
-        """Return another path of the same file system, in the form that `str` returns."""
-        return Folder(self._bridge, path, self)
+    def at(self, path: str) -> HadoopPath:
+        """Return a path of the same file system; `path` must be absolute with its scheme, as `str` returns it."""
+        return HadoopPath(self._bridge, path, self)
 
     @property
     def name(self) -> str:
@@ -79,11 +79,11 @@ class Folder:
         return str(self._hadoop_path.getName())
 
     @property
-    def parent(self) -> Folder:
+    def parent(self) -> HadoopPath:
         """The parent folder."""
         return self.at(str(self._hadoop_path.getParent().toString()))
 
-    def child(self, name: str) -> Folder:
+    def child(self, name: str) -> HadoopPath:
         """Return a path below this path."""
         return self.at(f"{self}/{name}")
 
@@ -95,22 +95,22 @@ class Folder:
         """Whether a folder exists at the path."""
         return self.exists() and bool(self._fs.getFileStatus(self._hadoop_path).isDirectory())
 
-    def children(self) -> list[Folder]:
+    def children(self) -> list[HadoopPath]:
         """Return the files and folders in the folder."""
         return [self.at(str(status.getPath().toString())) for status in self._fs.listStatus(self._hadoop_path)]
 
-    def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[tuple[str, int]]:
-        """Yield the relative path and the size in bytes of each file below the folder; two calls for each folder.
+    def files_below(self, prefix: str = "", *, include_unread: bool = False) -> Iterator[tuple[str, int]]:
+        """Yield the relative path and the size in bytes of each file below the folder.
 
-        Hidden files (`is_hidden`) are skipped. `under` is a prefix for the paths. `unread` says whether to include
-        partition folders with a leading dot, which Spark writes but does not read.
+        Hidden files and folders (`is_hidden`) are skipped. `prefix` is added to the paths. `include_unread` says
+        whether to include partition folders with a leading dot, which Spark writes but does not read.
         """
         for name, is_folder, size in self.entries():
-            if is_hidden(name) and not (unread and is_folder and "=" in name):
+            if is_hidden(name) and not (include_unread and is_folder and "=" in name):
                 continue
-            path = f"{under}{name}"
+            path = f"{prefix}{name}"
             if is_folder:
-                yield from self.child(name).files_below(f"{path}/", unread=unread)
+                yield from self.child(name).files_below(f"{path}/", include_unread=include_unread)
             else:
                 yield path, size
 
@@ -129,19 +129,19 @@ class Folder:
         try:
             return self.read()
         except Py4JJavaError as error:
-            if _name_of(error) not in _GONE:
+            if _java_class_name(error) not in _MISSING_FILE_ERRORS:
                 raise
             return None
 
     def read_checked(self, limit: int) -> CheckedContent | None:
-        """Return the content of a file, up to a limit in bytes, and its possible writer; None if it does not exist."""
+        """Return a file's content, empty above `limit` bytes, and its possible writer; None if it does not exist."""
         path = self.local_path
         if path is not None:
             return read_checked(path, limit)
         try:
             return _read_checked(self, limit)
         except Py4JJavaError as error:
-            if _name_of(error) in _GONE:
+            if _java_class_name(error) in _MISSING_FILE_ERRORS:
                 return None
             if is_denied(error):
                 return CheckedContent(b"", Writer.OTHER, "this user may not read it")
@@ -152,22 +152,22 @@ class Folder:
         """Whether a file or folder belongs to the user and is not a symbolic link; True if no owners are recorded."""
         path = self.local_path
         if path is not None:
-            return is_own_entry(path)
-        if self._scheme not in _WITH_OWNERS:
+            return belongs_to_user(path)
+        if self._scheme not in _RECORD_OWNERS:
             return True
         try:
             status = self._fs.getFileLinkStatus(self._hadoop_path)
         except Py4JJavaError as error:
-            if _name_of(error) in _GONE:
+            if _java_class_name(error) in _MISSING_FILE_ERRORS:
                 return False
             raise
         return not status.isSymlink() and str(status.getOwner()) == _user(self._bridge)
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
-        """Create a file with all of its content or not at all; return False if an existing file may not be replaced.
+        """Create a file atomically; return False if it exists and may not be overwritten.
 
-        The file survives a power failure. Uses ``CheckpointFileManager.createAtomic``, like Spark's logs, except for
-        local files, which that does not sync. A private local file has the mode 0600.
+        The file survives a power failure. Uses ``CheckpointFileManager.createAtomic``, like Spark's logs; for local
+        files, which that method does not sync, only without support for hard links. A private local file has mode 0600.
         """
         path = self.local_path
         if path is not None:
@@ -175,22 +175,22 @@ class Folder:
                 return write_atomically(path, content, overwrite=overwrite, private=private)
         return _create_atomically(self, content, overwrite=overwrite)
 
-    def copy_to(self, target: Folder) -> None:
+    def copy_to(self, target: HadoopPath) -> None:
         """Copy a file, or a folder with its content, to a path that does not exist."""
         conf = self._bridge.session._handle.sessionState().newHadoopConf()
         util = self._bridge.find("org.apache.hadoop.fs.FileUtil")
         util.copy(self._fs, self._hadoop_path, target._fs, target._hadoop_path, False, conf)
 
     def entries(self) -> list[tuple[str, bool, int]]:
-        """Return name, whether it is a folder, and bytes of each entry of the folder, including hidden entries."""
+        """Return the name, whether it is a folder, and the bytes of each entry, including hidden entries."""
         return [(name, is_folder, size) for name, is_folder, size, _ in self.statuses()]
 
     def statuses(self) -> list[tuple[str, bool, int, float]]:
-        """Return name, whether it is a folder, bytes and modification time of each entry, in a single call."""
+        """Return the name, whether it is a folder, the bytes and the modification time (seconds) of each entry."""
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
-        entries = _STATUS.findall(str(wrapped.mkString(" ")))
-        # Statuses of mounted file systems (ViewFs) have no paths in their string form.
+        entries = _STATUS_TEXT.findall(str(wrapped.mkString(" ")))
+        # The string form of a mounted file system's status (ViewFs) has no path.
         if len(entries) != len(array) or any(path == "null" for path, *_ in entries):
             entries = [(s.getPath().toString(), s.isDirectory(), s.getLen(), s.getModificationTime()) for s in array]
         return [
@@ -198,7 +198,7 @@ class Folder:
             for path, is_folder, size, modified in entries
         ]
 
-    def nearest_existing(self) -> Folder:
+    def nearest_existing(self) -> HadoopPath:
         """Return the folder itself, or its nearest ancestor that exists."""
         folder = self
         while not folder.exists() and folder._hadoop_path.getParent() is not None:
@@ -216,55 +216,55 @@ class Folder:
             raise
         return True
 
-    def matching(self, pattern: str) -> list[Folder]:
+    def children_matching(self, pattern: str) -> list[HadoopPath]:
         """Return the entries of the folder whose names match a pattern; empty if the folder does not exist."""
         name_filter = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
         matches = self._fs.listStatus(self._hadoop_path, name_filter) if self.is_folder() else ()
         return [self.at(str(status.getPath().toString())) for status in matches]
 
-    def modified(self) -> float:
+    def modification_time(self) -> float:
         """Return the modification time, in seconds since the epoch."""
         return float(self._fs.getFileStatus(self._hadoop_path).getModificationTime()) / 1000
 
     @property
     def local_path(self) -> str | None:
-        """The path on the local file system, None for other file systems."""
+        """The path for Python's file functions; None if it is not on the local file system."""
         if self._scheme != "file":
             return None
         text = str(self)
         return str(self._hadoop_path.toUri().getPath()) if text.startswith("file://") else text.removeprefix("file:")
 
-    def exchange(self, other: Folder) -> bool:
+    def exchange(self, other: HadoopPath) -> bool:
         """Swap two folders in a single step; return False if that is impossible."""
-        mine, others = self.local_path, other.local_path
-        return mine is not None and others is not None and exchange(mine, others)
+        path, target_path = self.local_path, other.local_path
+        return path is not None and target_path is not None and exchange(path, target_path)
 
     @property
-    def renames_whole(self) -> bool:
+    def renames_atomically(self) -> bool:
         """Whether a folder is renamed in a single step; object stores copy file by file."""
-        return self._scheme in _ATOMIC_RENAMES
+        return self._scheme in _RENAME_ATOMICALLY
 
     def sync_entries(self) -> None:
-        """Make the names in the folder survive a power failure; distributed file systems ensure that themselves."""
+        """Sync the list of a local folder's entries, to survive a power failure; do nothing on other file systems."""
         path = self.local_path
         if path is not None and self.is_folder():
             sync(path)
 
     def sync(self) -> None:
-        """Make everything in the folder survive a power failure."""
+        """Sync everything in a local folder, to survive a power failure; do nothing on other file systems."""
         path = self.local_path
         if path is not None and self.is_folder():
             sync_tree(path)
 
     @property
-    def resolved(self) -> Folder:
+    def resolved(self) -> HadoopPath:
         """The folder with local symbolic links resolved, so that all writers use the same path."""
         path = self.local_path
-        return self if path is None else Folder(self._bridge, f"file:{os.path.realpath(path)}")
+        return self if path is None else HadoopPath(self._bridge, f"file:{os.path.realpath(path)}")
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is the mount point of a local volume, which nothing can be renamed into or out of."""
+        """Whether the folder is the mount point of a local volume; renames across volumes are impossible."""
         path = self.local_path
         return path is not None and is_volume(path)
 
@@ -281,18 +281,18 @@ class Folder:
         """Create the folder and its missing ancestors."""
         self._fs.mkdirs(self._hadoop_path)
 
-    def move_to(self, target: Folder) -> bool:
+    def move_to(self, target: HadoopPath) -> bool:
         """Rename to a path that does not exist; return whether that succeeded. Local files are never copied.
 
-        Raises `OSError` if the local file system refuses.
+        Raises `OSError` if the local file system rejects the rename.
         """
-        path, others = self.local_path, target.local_path
-        if path is not None and others is not None:
-            return rename(path, others)
+        path, target_path = self.local_path, target.local_path
+        if path is not None and target_path is not None:
+            return rename(path, target_path)
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
 
     def is_empty(self) -> bool:
-        """Whether it is an empty folder."""
+        """Whether the path is an empty folder."""
         return self.is_folder() and not self.entries()
 
     def remove_if_empty(self) -> None:
@@ -310,9 +310,9 @@ class Folder:
             raise OSError(f"{self} cannot be deleted")
 
 
-def _read_checked(file: Folder, limit: int) -> CheckedContent:
-    if file._scheme == "viewfs":  # a mount of any file system, possibly without owners
-        target = Folder(file._bridge, str(file._fs.resolvePath(file._hadoop_path).toString()))
+def _read_checked(file: HadoopPath, limit: int) -> CheckedContent:
+    if file._scheme == "viewfs":  # a mounted file system of any kind, possibly without owners
+        target = HadoopPath(file._bridge, str(file._fs.resolvePath(file._hadoop_path).toString()))
         return target.read_checked(limit) or CheckedContent(b"", Writer.OTHER, "it has just been removed")
     before = file._fs.getFileStatus(file._hadoop_path)
     if before.isDirectory():
@@ -320,9 +320,9 @@ def _read_checked(file: Folder, limit: int) -> CheckedContent:
     if before.getLen() > limit:
         return too_large(before.getLen(), limit)
     content = file.read()
-    if file._scheme not in _WITH_OWNERS:
+    if file._scheme not in _RECORD_OWNERS:
         return CheckedContent(content, Writer.UNKNOWN, "its file system does not record who wrote it")
-    # Hadoop reports the owner of a path, not of an open file, so a file that was replaced meanwhile is rejected.
+    # Hadoop reports the owner of a path, not of an open file. So a file that was replaced meanwhile is rejected.
     after = file._fs.getFileStatus(file._hadoop_path)
     if (before.getModificationTime(), before.getLen()) != (after.getModificationTime(), after.getLen()):
         return CheckedContent(b"", Writer.OTHER, "it changed while it was read")
@@ -333,7 +333,7 @@ def _user(bridge: Bridge) -> str:
     return str(bridge.find("org.apache.hadoop.security.UserGroupInformation").getCurrentUser().getShortUserName())
 
 
-def _create_atomically(file: Folder, content: bytes, *, overwrite: bool) -> bool:
+def _create_atomically(file: HadoopPath, content: bytes, *, overwrite: bool) -> bool:
     bridge = file._bridge
     package = "org.apache.spark.sql.execution.streaming."
     package += "checkpointing." if bridge.version >= (4, 1) else ""
@@ -354,8 +354,8 @@ def _create_atomically(file: Folder, content: bytes, *, overwrite: bool) -> bool
             return False
         raise
     if overwrite and file.read_if_exists() != content:
-        # Spark renames a temporary file onto the target, and does not report if the file system refuses. That is so
-        # on object stores without a `FileContext`, where a new object becomes visible as a whole when it is closed.
+        # Spark renames a temporary file to the target, and ignores a failure. Object stores without a `FileContext`
+        # cannot overwrite by a rename; there a new object becomes visible as a whole when it is closed.
         stream = file._fs.create(file._hadoop_path, True)
         stream.write(bytearray(content))
         stream.close()

@@ -1,22 +1,21 @@
-"""JDBC: connections of the driver, the queries of scans, and scans split by predicates."""
+"""JDBC: connections from the driver, scans and their division by predicates, and writes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 from penstock.spark.bridge.jvm import EXECUTION, PYTHON_UTILS, class_name, items, lowercase_keys, option, with_fields
 from penstock.spark.plans.logical_plan import LogicalPlan
 from penstock.spark.plans.planning import scan_of
 from penstock.spark.run.jobs import cluster_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame
 
     from penstock.spark.bridge.jvm import Bridge
@@ -36,7 +35,7 @@ class JdbcRequest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column by its JDBC driver; precision and scale apply to numbers."""
+    """The type of a column as the JDBC driver reports it; precision and scale apply to numbers."""
 
     name: str
     precision: int = 0
@@ -63,8 +62,8 @@ class JdbcRelation:
         return str(self._options.tableOrQuery())
 
     @property
-    def parts(self) -> int:
-        """The number of tasks that read it with the user's options."""
+    def user_tasks(self) -> int:
+        """The number of tasks that read the relation with the user's options."""
         return len(self._leaf.relation().parts())
 
     def quoted(self, column: str) -> str:
@@ -79,30 +78,30 @@ class JdbcRelation:
     def connect(self, properties: Mapping[str, str]) -> JdbcConnection:
         """Open a connection in the driver, as Spark's tasks do; the user's options override the driver properties."""
         options = self._bridge.find(_JDBC + "JDBCOptions")(self._with_properties(properties))
-        return JdbcConnection(self._dialect.createConnectionFactory(options).apply(-1))
+        return JdbcConnection(self._dialect.createConnectionFactory(options).apply(-1))  # -1: no partition
 
     def _with_properties(self, properties: Mapping[str, str]) -> Any:
-        original, user_keys, url = self._options.parameters().originalMap(), self.options, self.url.lower()
-        options = original
+        """Return the user's options with the driver properties that neither an option nor the URL sets."""
+        options, user_keys, url = self._options.parameters().originalMap(), self.options, self.url.lower()
         for key, value in properties.items():
             if key.lower() not in user_keys and f"{key.lower()}=" not in url:
-                options = _with(options, key, value)
+                options = _with_option(options, key, value)
         return options
 
     def column_types(self, properties: Mapping[str, str]) -> dict[str, ColumnType]:
-        """Return the database types of the columns, by column name; no rows are read. See `connect`."""
+        """Return the database types of the columns, by column name; `properties` as for `connect`."""
         with self.connect(properties) as database:
             return database.column_types(str(self._dialect.getSchemaQuery(self.table)))
 
     @property
     def _condition(self) -> str | None:
         """The user's predicate for all rows (``spark.read.jdbc`` with a single predicate), None if there is none."""
-        own = self._leaf.relation().parts()
-        condition = own[0].whereClause() if len(own) == 1 else None
+        parts = self._leaf.relation().parts()
+        condition = parts[0].whereClause() if len(parts) == 1 else None
         return None if condition is None else str(condition)
 
     def request(self, scan: LogicalPlan) -> JdbcRequest:
-        """Return the query of a plan of the relation with filters above it."""
+        """Return the columns and pushed-down filters of a scan, which is the relation with filters above it."""
         plan = scan_of(self._bridge.session, scan, "RowDataSourceScanExec")
         columns = (self._leaf.schema() if plan is None else plan.requiredSchema()).fieldNames()
         filters = [] if plan is None else items(plan.handledFilters().toSeq())
@@ -113,30 +112,30 @@ class JdbcRelation:
     def split(
         self, conditions: Sequence[str | None], begin: str | None, fetch_size: int, properties: Mapping[str, str]
     ) -> LogicalPlan:
-        """Return the leaf with a task for each condition.
+        """Return the relation, read by a task for each condition.
 
         `conditions` has the predicate of each task, in the database's SQL; None for all rows. The user's predicate is
         added to each. `begin` is a statement that begins every task's transaction, before the user's
         ``sessionInitStatement``. `fetch_size` is the number of rows to fetch at a time if the user has set none.
         """
-        own, partition = self._condition, self._bridge.find(_JDBC + "JDBCPartition")
-        predicates = [f"({own}) AND ({other})" if own and other else own or other for other in conditions]
+        user, partition_class = self._condition, self._bridge.find(_JDBC + "JDBCPartition")
+        predicates = [f"({user}) AND ({where})" if user and where else user or where for where in conditions]
         parts = self._bridge.new_array(
-            "org.apache.spark.Partition", [partition(p, i) for i, p in enumerate(predicates)]
+            "org.apache.spark.Partition", [partition_class(predicate, i) for i, predicate in enumerate(predicates)]
         )
         new_options, options = self._with_properties(properties), self.options
         if begin is not None:
             statements = "; ".join(filter(None, (begin, options.get("sessioninitstatement"))))
-            new_options = _with(new_options, "sessionInitStatement", statements)
+            new_options = _with_option(new_options, "sessionInitStatement", statements)
         if options.get("fetchsize", "0") == "0":
-            new_options = _with(new_options, "fetchsize", str(fetch_size))
-        old, jdbc_options = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(new_options)
-        relation = with_fields(self._bridge, old, old.sparkSession(), parts=parts, jdbcOptions=jdbc_options)
+            new_options = _with_option(new_options, "fetchsize", str(fetch_size))
+        relation, jdbc_options = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(new_options)
+        relation = with_fields(self._bridge, relation, relation.sparkSession(), parts=parts, jdbcOptions=jdbc_options)
         return LogicalPlan(self._bridge, with_fields(self._bridge, self._leaf, relation=relation))
 
 
 class JdbcTarget:
-    """A table to write with Spark's JDBC writer, where every task attempt has a transaction of its own."""
+    """A database to write to with Spark's JDBC writer, which runs a transaction for each task attempt."""
 
     def __init__(self, bridge: Bridge, options: Mapping[str, str]) -> None:
         self._bridge = bridge
@@ -156,7 +155,7 @@ class JdbcTarget:
 
     def connect(self) -> JdbcConnection:
         """Open a connection in the driver, as Spark's tasks do."""
-        return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))
+        return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))  # -1: no partition
 
     def columns(self, rows: DataFrame) -> str:
         """Return the column definitions of a DataFrame for a CREATE TABLE statement (``JdbcUtils.schemaString``)."""
@@ -165,25 +164,25 @@ class JdbcTarget:
         utils = self._bridge.companion(_JDBC + "JdbcUtils")
         return str(utils.schemaString(self._dialect, rows._jdf.schema(), False, user_types))
 
-    def append(self, table: str, rows: DataFrame, marks: tuple[str, str], connections: int | None) -> None:
-        """Write rows, each with its task number and its attempt.
+    def append(self, table: str, rows: DataFrame, task_columns: tuple[str, str], connections: int | None) -> None:
+        """Write rows, each with its task number and the id of its task attempt.
 
-        `marks` are the names of the columns for task number and attempt. `connections` is the maximum number of
+        `task_columns` are the names of the columns for task number and attempt. `connections` is the maximum number of
         concurrent tasks, None for no limit.
         """
         options = self._writer_options | {"dbtable": table}
         if connections is not None and connections < cluster_cores(self._bridge):
             options["numPartitions"] = str(connections)
-        task, attempt = marks
-        marked = rows.withColumn(task, F.spark_partition_id()).withColumn(attempt, self._attempt())
-        marked.write.format("jdbc").options(**options).mode("append").save()
+        task, attempt = task_columns
+        numbered = rows.withColumn(task, F.spark_partition_id()).withColumn(attempt, self._attempt_column())
+        numbered.write.format("jdbc").options(**options).mode("append").save()
 
-    def _attempt(self) -> Column:
-        """Return a column with the attempt of the task that computes a row (``TaskContext.taskAttemptId``)."""
+    def _attempt_column(self) -> Column:
+        """Return a column with the id of the task attempt that computes a row (``TaskContext.taskAttemptId``)."""
         from pyspark.sql.classic.column import Column
 
         bridge, by_name = self._bridge, self._bridge.find("java.lang.Class").forName
-        # Selected by parameter types: py4j would choose the overload that takes any object, which Spark rejects.
+        # Select the overload by its parameter types: py4j would choose an overload for any object, which rejects this.
         types = by_name("org.apache.spark.sql.api.java.UDF0"), by_name("org.apache.spark.sql.types.DataType")
         udf = by_name("org.apache.spark.sql.functions").getMethod("udf", bridge.new_array("java.lang.Class", types))
         arguments = new_instance(bridge, "TaskAttempt"), bridge.find("org.apache.spark.sql.types.DataTypes").LongType
@@ -191,7 +190,7 @@ class JdbcTarget:
         return Column(function.asNondeterministic().apply(bridge.new_array("org.apache.spark.sql.Column", [])))
 
     def refresh(self, table: str) -> None:
-        """Refresh cached readers of a table, as Spark does after its own writes."""
+        """Recompute cached DataFrames that read a table, as Spark does after its own writes."""
         bridge = self._bridge
         rows = bridge.spark.read.format("jdbc").options(**self._writer_options | {"dbtable": table}).load()
         manager = bridge.session._handle.sharedState().cacheManager()
@@ -205,15 +204,15 @@ class JdbcConnection:
         self._handle = handle
 
     def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
-        """Run a query; return its rows."""
+        """Run a query, with the values of its parameters; return its rows."""
         with closing(self._handle.prepareStatement(statement)) as prepared:
             for index, value in enumerate(values, 1):
                 prepared.setString(index, value)
-            result = prepared.executeQuery()
-            width = result.getMetaData().getColumnCount()
+            result_set = prepared.executeQuery()
+            width = result_set.getMetaData().getColumnCount()
             rows = []
-            while result.next():
-                rows.append(tuple(result.getString(index) for index in range(1, width + 1)))
+            while result_set.next():
+                rows.append(tuple(result_set.getString(index) for index in range(1, width + 1)))
             return rows
 
     def column_types(self, statement: str) -> dict[str, ColumnType]:
@@ -260,7 +259,7 @@ class JdbcConnection:
         self._handle.commit()
 
     def close(self) -> None:
-        """Close the connection; an uncommitted transaction is rolled back, at the latest by the database."""
+        """Close the connection and roll back an uncommitted transaction; if that fails, the database rolls it back."""
         with suppress(Exception):
             if not self._handle.getAutoCommit():
                 self._handle.rollback()
@@ -278,7 +277,7 @@ def is_jdbc_relation(leaf: LogicalNode) -> bool:
     return leaf.name == "LogicalRelation" and class_name(leaf._handle.relation()) == "JDBCRelation"
 
 
-def _with(options: Any, key: str, value: str) -> Any:
+def _with_option(options: Any, key: str, value: str) -> Any:
     """Return a Scala map of options with an option set; keys are case-insensitive."""
     for existing in items(options.keys().toSeq()):
         if str(existing).lower() == key.lower():

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 if TYPE_CHECKING:
-    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.io.filesystem import HadoopPath
 
 
 class HadoopLogs:
-    """A folder of logs on a Hadoop file system, created if it does not exist."""
+    """A folder of logs on a Hadoop file system; `create` also creates the folder."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: HadoopPath) -> None:
         self._folder = folder
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return name, bytes and modification time of each file."""
+        """Return name, bytes and modification time (seconds since the epoch) of each file."""
         statuses = self._folder.statuses() if self._folder.exists() else []
         return [(name, size, modified) for name, is_folder, size, modified in statuses if not is_folder]
 
@@ -32,7 +32,7 @@ class HadoopLogs:
             except Py4JJavaError as error:
                 if error.java_exception.getClass().getSimpleName() != "EOFException":
                     raise
-                return b""  # the start is beyond the end: another process has replaced the file
+                return b""  # the start is beyond the end, as another process has replaced the file
 
     def create(self, name: str) -> HadoopLog:
         """Create a file, and return the log that writes lines to it."""

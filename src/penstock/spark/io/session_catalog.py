@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import SinkError
 from penstock.spark.bridge.jvm import Bridge, items, option, with_fields
 from penstock.spark.bridge.settings import is_true
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.run.jobs import active_session
 
 SESSION_CATALOG = "spark_catalog"
@@ -23,13 +23,13 @@ class CatalogTable:
     """A table of Spark's own catalog."""
 
     name: str
-    """The full quoted name, which is valid whatever the current catalog is."""
+    """The full quoted name, which is valid even if another catalog is current."""
     location: str
     format: str
     """The short name of the file format, empty if Spark does not write the files itself."""
     partition_by: tuple[str, ...]
-    tracked: bool
-    """Whether new partitions must be registered in the catalog."""
+    tracks_partitions: bool
+    """Whether the catalog stores the table's partitions, so that new partitions must be registered."""
     created: int = 0
     """Creation time in milliseconds since 1970; 0 for a table that does not exist yet."""
 
@@ -69,29 +69,29 @@ def manages_partitions(bridge: Bridge) -> bool:
     return bool(bridge.session._handle.sessionState().conf().manageFilesourcePartitions())
 
 
-def put_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: str, *, external: bool) -> None:
+def register_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: str, *, is_external: bool) -> None:
     """Register a table whose files exist in a folder, with the other properties of `template` (``CatalogTable``).
 
-    `external` says whether the user has set the folder.
+    `mark` is the value of the table property `_MARK`. `is_external` says whether the user has set the folder.
     """
     uri = bridge.find("org.apache.hadoop.fs.Path")(location).toUri()
     types = bridge.companion("org.apache.spark.sql.catalyst.catalog.CatalogTableType")
-    tracks = manages_partitions(bridge) and not template.partitionColumnNames().isEmpty()
+    tracks_partitions = manages_partitions(bridge) and not template.partitionColumnNames().isEmpty()
     table = with_fields(
         bridge,
         template,
         storage=with_fields(bridge, template.storage(), locationUri=bridge.some(uri)),
         schema=columns,
-        tableType=types.EXTERNAL() if external else types.MANAGED(),
-        tracksPartitionsInCatalog=tracks,
+        tableType=types.EXTERNAL() if is_external else types.MANAGED(),
+        tracksPartitionsInCatalog=tracks_partitions,
         properties=template.properties().updated(_MARK, mark),
     )
-    catalog_of(bridge).createTable(table, False, False)
+    catalog_of(bridge).createTable(table, False, False)  # fails if it exists; accepts a folder with files
 
 
 def persistent_catalog_id(bridge: Bridge) -> str:
-    """Return an id of a catalog that outlives its driver; empty for an in-memory catalog."""
-    # Not its address: a metastore may have several, and may move.
+    """Return an id of the session's catalog if its tables outlive the driver; empty for an in-memory catalog."""
+    # The id is not the address of the metastore: a metastore may have several addresses, and they may change.
     return "hive" if bridge.spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive" else ""
 
 
@@ -101,7 +101,7 @@ def mark_of(table: Any) -> str:
 
 
 def is_marked(bridge: Bridge, name: str, mark: str) -> bool:
-    """Whether a table of that name exists and still has this mark."""
+    """Whether a table of that name exists and has this mark: its commit has not ended."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
     return bool(catalog.tableExists(identifier)) and mark_of(catalog.getTableMetadata(identifier)) == mark
 
@@ -116,7 +116,7 @@ def unmark_table(bridge: Bridge, name: str, mark: str) -> None:
 
 def drop_table(bridge: Bridge, name: str) -> None:
     """Drop a table, with its files unless it is external; a missing table is ignored."""
-    catalog_of(bridge).dropTable(identifier_of(bridge, name), True, False)
+    catalog_of(bridge).dropTable(identifier_of(bridge, name), True, False)  # ignoreIfNotExists, purge
 
 
 def update_statistics(bridge: Bridge, name: str) -> None:
@@ -136,37 +136,38 @@ def describe_table(bridge: Bridge, table: Any) -> CatalogTable:
         location = catalog.defaultTablePath(identifier)
     provider = str(option(table.provider()) or "").lower()
     if provider == "hive":
-        provider = _format_of_hive(bridge, table)
-    by = tuple(str(name) for name in items(table.partitionColumnNames()))
+        provider = _format_of_hive_table(bridge, table)
+    partition_by = tuple(str(name) for name in items(table.partitionColumnNames()))
     is_file_table = provider in FORMATS and str(table.tableType().name()) != "VIEW"
     file_format = provider if is_file_table and not table.bucketSpec().isDefined() else ""
-    # If the catalog stores no partitions, those of Hive's tables are not tracked, either.
-    is_tracked = bool(by) and bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge)
-    folder = str(Folder(bridge, str(bridge.find("org.apache.hadoop.fs.Path")(location).toString())))
-    return CatalogTable(quoted_identifier(identifier), folder, file_format, by, is_tracked, int(table.createTime()))
+    # If the setting says that the catalog stores no partitions, it does not store those of Hive's tables, either.
+    tracks_partitions = bool(partition_by) and bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge)
+    folder = str(HadoopPath(bridge, str(bridge.find("org.apache.hadoop.fs.Path")(location).toString())))
+    name, created = quoted_identifier(identifier), int(table.createTime())
+    return CatalogTable(name, folder, file_format, partition_by, tracks_partitions, created)
 
 
-def _format_of_hive(bridge: Bridge, table: Any) -> str:
-    """Return the format in which Spark itself writes a Hive table, empty if Hive's serialisers write it."""
+def _format_of_hive_table(bridge: Bridge, table: Any) -> str:
+    """Return the format in which Spark itself writes a Hive table, empty if a SerDe of Hive writes it."""
     serializer, conf = str(option(table.storage().serde()) or "").lower(), bridge.spark.conf
-    which = "Unpartitioned" if table.partitionColumnNames().isEmpty() else "Partitioned"
+    partitioning = "Unpartitioned" if table.partitionColumnNames().isEmpty() else "Partitioned"
     for name in ("parquet", "orc"):
         if name in serializer:
-            keys = (f"convertMetastore{name.capitalize()}", f"convertInserting{which}Table")
+            keys = (f"convertMetastore{name.capitalize()}", f"convertInserting{partitioning}Table")
             return name if all(is_true(conf.get(f"spark.sql.hive.{key}", "true")) for key in keys) else ""
     return ""
 
 
 def catalog_of(bridge: Bridge) -> Any:
-    """Return Spark's ``SessionCatalog``, whatever the current catalog is."""
+    """Return Spark's ``SessionCatalog``, even if another catalog is current."""
     return bridge.session._handle.sessionState().catalog()
 
 
 def identifier_of(bridge: Bridge, name: str) -> Any:
-    """Return the ``TableIdentifier`` of a name; raise `SinkError` if the name belongs to a different catalog."""
-    state = bridge.session._handle.sessionState()
-    parts = [str(part) for part in items(state.sqlParser().parseMultipartIdentifier(name))]
-    catalogs = state.catalogManager()
+    """Return the ``TableIdentifier`` of a name; raise `SinkError` if it cannot be a table of Spark's own catalog."""
+    session_state = bridge.session._handle.sessionState()
+    parts = [str(part) for part in items(session_state.sqlParser().parseMultipartIdentifier(name))]
+    catalogs = session_state.catalogManager()
     catalog = str(catalogs.currentCatalog().name())
     if len(parts) > 1 and catalogs.isCatalogRegistered(parts[0]):
         catalog, *parts = parts
@@ -179,7 +180,7 @@ def identifier_of(bridge: Bridge, name: str) -> Any:
         )
     database = bridge.some(parts[0]) if len(parts) > 1 else bridge.none
     identifier = bridge.find("org.apache.spark.sql.catalyst.TableIdentifier")(parts[-1], database)
-    return state.catalog().qualifyIdentifier(identifier)
+    return session_state.catalog().qualifyIdentifier(identifier)
 
 
 def quoted_identifier(identifier: Any) -> str:
@@ -189,5 +190,5 @@ def quoted_identifier(identifier: Any) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a part of a name in backquotes."""
+    """Return a part of a name in backticks."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,21 +1,20 @@
 """Partitions of a table in the catalog, named by their folders, such as ``day=2024-01-01/hour=7``.
 
-Spark's own commands, which its INSERT uses, too, update the catalog in batches.
+Changes use the commands of Spark's own INSERT, which update the catalog in batches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.spark.bridge import answers
-from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.filesystem import HadoopPath
 from penstock.spark.io.session_catalog import catalog_of, identifier_of
 from penstock.spark.run.jobs import active_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.spark.bridge.jvm import Bridge
 
 _COMMANDS = "org.apache.spark.sql.execution.command."
@@ -26,14 +25,14 @@ class RegisteredPartitions:
     """The partitions of a table that are registered in the catalog."""
 
     folders: frozenset[str]
-    """The default folders for their values, relative to the table's folder."""
+    """The default folder of each partition, which its values determine, relative to the table's folder."""
     elsewhere: tuple[str, ...]
-    """Those of them that have a different location."""
+    """The default folders of the partitions that are stored in a different folder."""
 
 
 def registered_partitions(bridge: Bridge, name: str, location: str) -> RegisteredPartitions:
-    """Return the registered partitions of a table, in a single call."""
-    folder, catalog = Folder(bridge, location), catalog_of(bridge)
+    """Return the registered partitions of a table, with the same few calls for any number."""
+    folder, catalog = HadoopPath(bridge, location), catalog_of(bridge)
     table = catalog.getTableMetadata(identifier_of(bridge, name))
     answer = bridge.helper("TablePartitions").folders(catalog, table, folder._hadoop_path, folder._fs)
     facts = answers.facts(answer)
@@ -41,20 +40,21 @@ def registered_partitions(bridge: Bridge, name: str, location: str) -> Registere
 
 
 def add_partitions(bridge: Bridge, name: str, folders: Iterable[str]) -> None:
-    """Register partitions in the catalog; registered partitions are unchanged."""
+    """Register partitions in the catalog; partitions that are registered already do not change."""
     lines = "\n".join(folders)
     if lines:
-        values = bridge.helper("TablePartitions").valuesAndLocations(lines)
+        values = bridge.helper("TablePartitions").values(lines, True)
         command = bridge.find(_COMMANDS + "AlterTableAddPartitionCommand")
         with active_session(bridge.session):
-            command(identifier_of(bridge, name), values, True).run(bridge.session)
+            command(identifier_of(bridge, name), values, True).run(bridge.session)  # ifNotExists
 
 
 def unregister_partitions(bridge: Bridge, name: str, folders: Iterable[str]) -> None:
-    """Remove partitions from the catalog without deleting files; unregistered partitions are ignored."""
+    """Remove partitions from the catalog without deleting files; partitions that are not registered are ignored."""
     lines = "\n".join(folders)
     if lines:
-        values = bridge.helper("TablePartitions").values(lines)
+        values = bridge.helper("TablePartitions").values(lines, False)
         command = bridge.find(_COMMANDS + "AlterTableDropPartitionCommand")
         with active_session(bridge.session):
-            command(identifier_of(bridge, name), values, True, False, True).run(bridge.session)
+            if_exists, purge, retain_data = True, False, True
+            command(identifier_of(bridge, name), values, if_exists, purge, retain_data).run(bridge.session)

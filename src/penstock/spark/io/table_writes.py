@@ -1,11 +1,12 @@
-"""Analysis of a statement that writes to a catalog table: its rows, its mode, and its folder.
+"""Statements that write to a catalog table: their rows and target, and the registration of new tables.
 
-Spark only analyses the statement, and so casts, orders and checks the rows as for its own writes; it does not run it.
+Spark analyzes the statement without running it, and so casts, orders and checks the rows as for its own writes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from penstock.spark.io.session_catalog import (
     describe_table,
     manages_partitions,
     mark_of,
-    put_table,
     quoted,
+    register_table,
     string_map,
 )
 from penstock.spark.io.table_partitions import registered_partitions
@@ -25,13 +26,11 @@ from penstock.spark.plans.logical_plan import LogicalPlan
 from penstock.spark.run.jobs import active_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
     from penstock.spark.io.session_catalog import CatalogTable
 
-_MAY_WRITE = re.compile(r"\b(insert|create)\b", re.IGNORECASE)
+_WRITE_KEYWORDS = re.compile(r"\b(insert|create)\b", re.IGNORECASE)
 _NOT_FILE_OPTIONS = ("path", "serialization.format")
 """Storage properties of a table that are not options of its files."""
 
@@ -44,24 +43,26 @@ class TableWrite:
     overwrites: bool
     """Whether existing rows are replaced."""
     options: dict[str, str]
+    """The options of the files: those of the statement and the table's OPTIONS."""
     rows: DataFrame = field(repr=False, compare=False)
     """The rows, with the columns of the table's files."""
     is_new: bool = False
-    external: bool = False
-    """Whether the statement sets the location of a new table."""
+    is_external: bool = False
+    """Whether the statement creates the table, and whether it sets the location of the new table."""
     is_unfinished: bool = False
-    """Whether another job has begun to create the table and has not committed; it may have failed."""
+    """Whether another job has begun to create the table and has not committed; that job may have failed."""
     properties: dict[str, str] = field(default_factory=dict)
+    """The TBLPROPERTIES of an existing table."""
 
 
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
-    """Return the write of a statement into a file table.
+    """Return the write of a statement into a file table; `rows` replace the rows of the statement's query.
 
-    None for other statements, which are not even analysed: Spark runs scripts, and the statement of EXECUTE IMMEDIATE,
-    during analysis. Also None for writes that only Spark supports: to buckets, with Hive's serialisers, to static
-    partitions, and to partitions outside the table's folder.
+    None for other statements, which are not even analyzed: Spark runs scripts, and the statement of EXECUTE IMMEDIATE,
+    during analysis. Also None for writes that only Spark supports, such as to buckets, with Hive's SerDes, to static
+    partitions, to tables with partitions outside their folder, and for new tables with properties or comments.
     """
-    if _MAY_WRITE.search(statement) is None:
+    if _WRITE_KEYWORDS.search(statement) is None:
         return None
     with active_session(bridge.session):
         plan = _parsed(bridge, statement)
@@ -69,7 +70,7 @@ def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -
             return None
         if rows is not None:
             plan = with_fields(bridge, plan, query=rows._jdf.queryExecution().analyzed())
-        command = _analysed(bridge, plan)
+        command = _analyzed(bridge, plan)
         match class_name(command):
             case "InsertIntoHadoopFsRelationCommand":
                 return _insert(bridge, command)
@@ -79,26 +80,26 @@ def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -
 
 
 def create_table(bridge: Bridge, statement: str, schema: str, location: str, mark: str, *, external: bool) -> None:
-    """Register a table whose files exist already, as ``CREATE TABLE ... AS SELECT`` does at its end; see `put_table`.
+    """Register a table whose files exist already, as ``CREATE TABLE ... AS SELECT`` does last; see `register_table`.
 
-    `statement` is such a statement for a table with the same columns; no rows are read.
+    `statement` is such a statement with the same column names; its query does not run. `schema` is JSON.
     """
     with active_session(bridge.session):
         parsed = _parsed(bridge, statement)
         if class_name(parsed) != "CreateTableAsSelect":  # Spark runs some other statements during analysis
             raise ValueError(f"not a CREATE TABLE ... AS SELECT: {statement}")
-        template = _analysed(bridge, parsed).table()
+        template = _analyzed(bridge, parsed).table()
         columns = bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema)
         # In a query, CHAR and VARCHAR are strings with metadata.
         keep_ids = (False,) if bridge.version >= (4, 3) else ()
         columns = bridge.find("org.apache.spark.sql.catalyst.util.package").removeInternalMetadata(columns, *keep_ids)
         utils = bridge.find("org.apache.spark.sql.catalyst.util.CharVarcharUtils")
         columns = utils.getRawSchema(columns, bridge.session._handle.sessionState().conf())
-        put_table(bridge, template, columns, location, mark, external=external)
+        register_table(bridge, template, columns, location, mark, is_external=external)
 
 
 def statement_of(table: CatalogTable, options: dict[str, str], columns: Sequence[str]) -> str:
-    """Return a statement that creates a file table with such columns; `create_table` sets their types."""
+    """Return a statement that creates a file table with columns of these names; `create_table` sets their types."""
     option_list = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in sorted(options.items()))
     by = ", ".join(map(quoted, table.partition_by))
     values = ", ".join(f"0 AS {quoted(name)}" for name in columns)
@@ -109,7 +110,7 @@ def statement_of(table: CatalogTable, options: dict[str, str], columns: Sequence
 
 
 def _only_writes(bridge: Bridge, plan: Any) -> bool:
-    """Whether a parsed plan is an INSERT or CREATE TABLE AS without side effects during analysis."""
+    """Whether a parsed plan is an INSERT or CREATE TABLE AS whose analysis has no side effects."""
     while class_name(plan) == "UnresolvedWith":
         plan = plan.child()
     match class_name(plan):
@@ -130,7 +131,7 @@ def _insert(bridge: Bridge, command: Any) -> TableWrite | None:
     file_format = str(command.fileFormat().toString()).lower()
     if target.format != file_format or str(command.outputPath().toString()) != target.location:
         return None
-    if target.tracked and registered_partitions(bridge, target.name, target.location).elsewhere:
+    if target.tracks_partitions and registered_partitions(bridge, target.name, target.location).elsewhere:
         return None
     rows = _rows(bridge, command)
     overwrites, properties = str(command.mode()) == "Overwrite", string_map(table.properties())
@@ -143,16 +144,16 @@ def _create(bridge: Bridge, command: Any) -> TableWrite | None:
         existing = catalog.getTableMetadata(table.identifier())
         target = describe_table(bridge, existing)
         return TableWrite(target, False, {}, _rows(bridge, command), is_unfinished=True) if mark_of(existing) else None
-    has_more = str(option(table.comment()) or "") or not table.properties().isEmpty() or table.collation().isDefined()
-    if has_more or table.bucketSpec().isDefined():
-        return None
-    external = table.storage().locationUri().isDefined()
+    has_properties = not table.properties().isEmpty() or table.collation().isDefined()
+    if has_properties or str(option(table.comment()) or "") or table.bucketSpec().isDefined():
+        return None  # `statement_of` cannot recreate such a table
+    is_external = table.storage().locationUri().isDefined()
     target = describe_table(bridge, table)
-    target = replace(target, tracked=bool(target.partition_by) and manages_partitions(bridge))
+    target = replace(target, tracks_partitions=bool(target.partition_by) and manages_partitions(bridge))
     if not target.format:
         return None
     options, rows = _options(table.storage().properties()), _rows(bridge, command)
-    return TableWrite(target, overwrites=False, options=options, rows=rows, is_new=True, external=external)
+    return TableWrite(target, overwrites=False, options=options, rows=rows, is_new=True, is_external=is_external)
 
 
 def _rows(bridge: Bridge, command: Any) -> DataFrame:
@@ -168,7 +169,7 @@ def _parsed(bridge: Bridge, statement: str) -> Any:
     return bridge.session._handle.sessionState().sqlParser().parsePlan(statement)
 
 
-def _analysed(bridge: Bridge, plan: Any) -> Any:
+def _analyzed(bridge: Bridge, plan: Any) -> Any:
     skip = bridge.companion("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     return bridge.session._handle.sessionState().executePlan(plan, skip).analyzed()
 

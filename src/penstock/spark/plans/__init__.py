@@ -1,1 +1,1 @@
-"""Spark's plans and expressions, as wrappers and plain values."""
+"""Spark's plans and expressions, as wrappers of JVM objects and as plain values."""

@@ -1,45 +1,44 @@
-"""Properties of Catalyst plans and expressions; `plans` and `joins` have those that are read in a single call."""
+"""Properties of Catalyst plans and expressions; `nodes` and `joins` read many properties in a single call."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.location import SourceLine
+from penstock.base.location import UserLine
 from penstock.spark.bridge.handles import InternalRows
 from penstock.spark.bridge.jvm import LOGICAL, Bridge, children, class_name, class_names, items, option
 from penstock.spark.plans.expressions import Expression
 from penstock.spark.plans.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pyspark.sql import DataFrame
 
     from penstock.spark.plans.nodes import LogicalNode
 
 
 def analyzed_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
-    """Return the analysed plan of a DataFrame (``QueryExecution.analyzed``)."""
+    """Return the analyzed plan of a DataFrame (``QueryExecution.analyzed``)."""
     return LogicalPlan(bridge, df._jdf.queryExecution().analyzed())
 
 
 def cached_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
-    """Return the analysed plan of a DataFrame with cached data substituted (``QueryExecution.withCachedData``)."""
+    """Return the analyzed plan of a DataFrame with cached data substituted (``QueryExecution.withCachedData``)."""
     return LogicalPlan(bridge, df._jdf.queryExecution().withCachedData())
 
 
 def optimized_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
-    """Return the optimised plan of a DataFrame, with cached data substituted (``QueryExecution.optimizedPlan``)."""
+    """Return the optimized plan of a DataFrame, with cached data substituted (``QueryExecution.optimizedPlan``)."""
     return LogicalPlan(bridge, df._jdf.queryExecution().optimizedPlan())
 
 
 def optimize(analyzed: LogicalPlan) -> LogicalPlan:
-    """Return the optimised plan of an analysed plan, with the user's settings (``SessionState.executePlan``)."""
+    """Return the optimized plan of an analyzed plan, with the user's settings (``SessionState.executePlan``)."""
     analyzed._handle.setAnalyzed()
-    state = analyzed._bridge.session._handle.sessionState()
-    mode = getattr(state, "executePlan$default$2")()
-    return LogicalPlan(analyzed._bridge, state.executePlan(analyzed, mode).optimizedPlan())
+    session_state = analyzed._bridge.session._handle.sessionState()
+    mode = getattr(session_state, "executePlan$default$2")()  # the default of the second argument
+    return LogicalPlan(analyzed._bridge, session_state.executePlan(analyzed, mode).optimizedPlan())
 
 
 MERGEABLE = class_names(
@@ -47,7 +46,7 @@ MERGEABLE = class_names(
     "CovSample Corr RegrReplacement RegrR2 RegrSXY RegrSlope RegrIntercept BitAndAgg BitOrAgg BitXorAgg "
     "HyperLogLogPlusPlus"
 )
-"""Aggregate functions whose partial results stay small and do not depend on the order of merging."""
+"""Functions with small partial results that can be merged in any order, except for overflows and last digits."""
 
 _NOT_MERGEABLE = {
     "CollectList": "collect_list keeps every value",
@@ -67,10 +66,10 @@ _NOT_MERGEABLE = {
 
 
 def unmergeable_reason(aggregate: LogicalNode) -> str | None:
-    """Return why partial results of a group depend on the merge order or do not stay small; None if neither holds."""
-    other = min(aggregate.functions - MERGEABLE, default=None)
-    default = f"the result of {other} may depend on the order of rows"
-    return None if other is None else _NOT_MERGEABLE.get(other, default)
+    """Return why partial results cannot be merged in any order or would not stay small; None if neither applies."""
+    function = min(aggregate.functions - MERGEABLE, default=None)
+    default = f"the result of {function} may depend on the order of rows"
+    return None if function is None else _NOT_MERGEABLE.get(function, default)
 
 
 def grouping_keys(node: LogicalNode) -> list[Expression]:
@@ -86,7 +85,7 @@ def grouping_keys(node: LogicalNode) -> list[Expression]:
 
 
 def partition_keys(node: LogicalNode) -> list[Expression]:
-    """Return the expressions by which a repartition moves rows; for a range partitioning they are ``SortOrder``s."""
+    """Return the expressions by which a repartition distributes rows: ``SortOrder``s for a range partitioning."""
     return [Expression(node._bridge, key) for key in items(node._handle.partitionExpressions())]
 
 
@@ -101,7 +100,7 @@ def has_ordering(node: LogicalNode) -> bool:
 
 
 def row_limit(node: LogicalNode) -> int | None:
-    """Return the number of rows of a limit, None for other operators and for a computed limit."""
+    """Return the number of rows of a limit; None for a computed limit, and for other operators."""
     if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node._handle.limitExpr()) != "Literal":
         return None
     return int(str(node._handle.limitExpr().toString()))
@@ -120,14 +119,14 @@ def attribute_ids(expressions: Any) -> list[str]:
 
 
 def is_attribute(expression: Any) -> bool:
-    """Whether a JVM expression is a plain column."""
+    """Whether a JVM expression is a column, without any computation."""
     return class_name(expression) == "AttributeReference"
 
 
 def rebind(
     keys: Sequence[Expression], ids: Sequence[str], node: LogicalNode, target_ids: Sequence[str]
 ) -> tuple[Expression, ...]:
-    """Replace the columns of expressions, identified by `ids`, by columns of a plan's output."""
+    """Replace the columns `ids` of expressions by the columns `target_ids` of a node's output."""
     columns = dict(zip(ids, node.expressions(target_ids), strict=True))
 
     def column(expression: Any) -> Any | None:
@@ -140,46 +139,46 @@ def rebind(
 
 
 def transform(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
-    """Replace parts of an expression; `replacement` returns None for parts that stay."""
-    new = replacement(expression)
-    if new is not None:
-        return new
-    old = children(expression)
-    inner = [transform(child, replacement) for child in old]
-    if all(a is b for a, b in zip(old, inner, strict=True)):
+    """Replace parts of an expression; `replacement` returns None for parts that remain."""
+    replaced = replacement(expression)
+    if replaced is not None:
+        return replaced
+    old_children = children(expression)
+    new_children = [transform(child, replacement) for child in old_children]
+    if all(old is new for old, new in zip(old_children, new_children, strict=True)):
         return expression
-    changed = expression.children().empty()
-    for child in inner:
-        changed = changed.appended(child)
-    return expression.withNewChildren(changed)
+    child_seq = expression.children().empty()  # an empty Scala `Seq`
+    for child in new_children:
+        child_seq = child_seq.appended(child)
+    return expression.withNewChildren(child_seq)
 
 
 def groups_by(node: LogicalNode, ids: Iterable[str]) -> bool:
-    """Whether the grouping expressions of an operator include all of some columns."""
+    """Whether an aggregate or window groups by all columns with some ids, and possibly by more expressions."""
     groups = node._handle.groupingExpressions() if node.name == "Aggregate" else node._handle.partitionSpec()
     group_ids = attribute_ids(groups)
     return all(column in group_ids and is_attribute(groups.apply(group_ids.index(column))) for column in ids)
 
 
 def is_partitioned_by(leaf: LogicalNode, keys: Sequence[Expression]) -> bool:
-    """Whether the files or partitions of a leaf are partitioned by at least one of some columns."""
+    """Whether the files of a leaf are partitioned by a column that is one of the keys."""
     names = leaf.partition_columns
     return bool(names) and any(key.is_attribute and key.name in names for key in keys)
 
 
 def reduces_rows(node: LogicalNode) -> bool:
-    """Whether a subtree may return far fewer rows than its leaves; not-null filters alone do not count."""
-    all_rows = {"Project", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
-    return any(part.children and part.name not in all_rows and not part.only_not_null for part in node.walk())
+    """Whether a subtree may return far fewer rows than its leaves; filters that only exclude nulls are ignored."""
+    preserving = {"Project", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
+    return any(part.children and part.name not in preserving and not part.filters_only_nulls for part in node.walk())
 
 
 def filters_groups(node: LogicalNode) -> bool:
-    """Whether a subtree returns groups of an aggregate that a filter has selected (HAVING)."""
+    """Whether a subtree is an aggregate below a filter that selects some of its groups (HAVING)."""
     has_filter = False
     while node.name in {"Project", "Filter", "Aggregate"}:
         if node.name == "Aggregate":
             return has_filter
-        has_filter = has_filter or (node.name == "Filter" and not node.only_not_null)
+        has_filter = has_filter or (node.name == "Filter" and not node.filters_only_nulls)
         node = node.children[0]
     return False
 
@@ -190,8 +189,8 @@ def same_result(left: LogicalPlan, right: LogicalPlan) -> bool:
 
 
 def lists_same_files(left: LogicalPlan, right: LogicalPlan) -> bool:
-    """Whether two plans with the same result have listed the same files; Spark itself compares only their paths."""
-    return bool(left._bridge.helper("ListingComparison").readsSame(left, right))
+    """Whether two plans with the same result have listed the same files; Spark itself compares only the root paths."""
+    return bool(left._bridge.helper("ListingComparison").readsSameFiles(left, right))
 
 
 def mixes_listings(plan: LogicalPlan) -> bool:
@@ -210,9 +209,9 @@ def rows_of(leaf: LogicalPlan) -> InternalRows:
 
 
 def fix_current_time(bridge: Bridge, plans: Sequence[LogicalPlan]) -> list[LogicalPlan] | None:
-    """Replace the current time by a common value in all analysed plans; return None if no plan uses it.
+    """Replace the current time by a common value in all analyzed plans; return None if no plan uses it.
 
-    Spark sets the same time in a whole plan: here a union of the plans, which never runs.
+    Spark uses the same time throughout a plan: here a union of the plans, which is never executed.
     """
     pattern = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
     if not any(plan._handle.containsPattern(pattern) for plan in plans):
@@ -233,18 +232,18 @@ def leaf_bytes(plan: LogicalPlan) -> int:
 
 
 def observes_metrics(plan: LogicalPlan) -> bool:
-    """Whether a plan contains ``CollectMetrics`` (``DataFrame.observe``)."""
+    """Whether a plan, its subqueries or its cached inputs contain ``CollectMetrics`` (``DataFrame.observe``)."""
     return bool(plan._bridge.helper("PlanSearch").observesMetrics(plan))
 
 
 def buckets_save_shuffle(plan: LogicalPlan) -> bool:
-    """Whether tables of a plan are bucketed by the keys of a join, aggregate or window, so that Spark shuffles less."""
-    return bool(plan._bridge.helper("BucketedTables").saveShuffle(plan))
+    """Whether tables are bucketed or partitioned by keys of a join, aggregate or window, which saves a shuffle."""
+    return bool(plan._bridge.helper("BucketedTables").savesShuffle(plan))
 
 
-def user_line(plan: LogicalPlan) -> SourceLine | None:
-    """Return the user's line that created an operator; PySpark records none for DataFrame methods, only on columns."""
-    todo = items(plan._handle.expressions())[:8]
+def user_line(plan: LogicalPlan) -> UserLine | None:
+    """Return the user's line that created an operator's columns; PySpark records no line for DataFrame methods."""
+    todo = items(plan._handle.expressions())[:8]  # limited, as an operator may have thousands of expressions
     for _ in range(64):
         if not todo:
             return None
@@ -253,6 +252,6 @@ def user_line(plan: LogicalPlan) -> SourceLine | None:
         if context is not None:
             file, _, line = str(context._2()).rpartition(":")
             if line.isdigit():
-                return SourceLine(file, int(line))
+                return UserLine(file, int(line))
         todo += children(expression)
     return None

@@ -1,8 +1,9 @@
-"""Conversions between plans and DataFrames, and hints on DataFrames that survive Spark's optimiser."""
+"""Conversions between plans and DataFrames, and hints of Penstock in plans, which survive Spark's optimizer."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,12 @@ from penstock.spark.bridge.handles import PlanLifetimeMap, Session
 from penstock.spark.bridge.jvm import LOGICAL, Bridge, class_name, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from penstock.spark.plans.logical_plan import LogicalPlan
 
-_numbers = itertools.count(1)
+_HINT_NUMBERS = itertools.count(1)
 _HINTS: PlanLifetimeMap[object] = PlanLifetimeMap()
 HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
-"""The range of advisory sizes that encode a hint; users are unlikely to set a size within it."""
+"""Exclusive bounds of the advisory sizes that encode a hint; users are unlikely to set such a size."""
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
@@ -32,7 +31,7 @@ def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
     return DataFrame(dataset, bridge.spark)
 
 
-def shown_rows(n: int, truncate: bool | int, vertical: bool, df: DataFrame) -> str:  # noqa: FBT001
+def format_rows(n: int, truncate: bool | int, vertical: bool, df: DataFrame) -> str:  # noqa: FBT001
     """Return the text that ``DataFrame.show`` prints (``Dataset.showString``)."""
     return str(df._jdf.showString(n, 20 if truncate is True else int(truncate), vertical))
 
@@ -43,7 +42,7 @@ def executed_plan_text(df: DataFrame) -> str:
 
 
 def sql_text(bridge: Bridge, df: DataFrame) -> str | None:
-    """Return the SQL text that created a DataFrame; None if there is none, or if its rows were transformed later."""
+    """Return the SQL text that created a DataFrame; None if there is no text, or methods transform its rows."""
     session = df._jdf.sparkSession()
     text = bridge.helper("SqlText").of(df._jdf.queryExecution().logical(), session, None)
     return None if text is None else str(text)
@@ -53,12 +52,12 @@ def sql_text(bridge: Bridge, df: DataFrame) -> str | None:
 def with_settings(target: DataFrame | SparkSession, settings: Mapping[str, str | None]) -> Iterator[None]:
     """Change settings of a DataFrame's session, or of a session, within the block; None resets to Spark's default."""
     conf = (target._jdf.sparkSession() if isinstance(target, DataFrame) else target._jsparkSession).conf()
-    before = {key: option(conf.getOption(key)) for key in settings}
+    previous = {key: option(conf.getOption(key)) for key in settings}
     _set(conf, settings)
     try:
         yield
     finally:
-        _set(conf, before)
+        _set(conf, previous)
 
 
 def _set(conf: Any, settings: Mapping[str, str | None]) -> None:
@@ -70,15 +69,15 @@ def _set(conf: Any, settings: Mapping[str, str | None]) -> None:
 
 
 def add_hint(df: DataFrame, hint: object, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries the number of a hint, by which `hint_at` returns it.
+    """Return a DataFrame whose plan carries the number of a hint; `hint_at` returns the hint by its number.
 
-    The hint is a ``RebalancePartitions`` with an unusual advisory size: filters and projections pass through it, and in
-    plain Spark it only rebalances rows into partitions of about 64 MiB. Spark chooses their number, unless `partitions`
-    adds a ``Repartition`` on top that fixes it, see `rebalance.adaptive_exchanges.distribution_at`.
+    The unusual advisory size of a ``RebalancePartitions`` encodes the number. Filters and projections pass through it,
+    and in plain Spark it only rebalances rows into partitions of about 64 MiB. Spark chooses their number, unless
+    `partitions` adds a ``Repartition`` on top that fixes it, see `rebalance.adaptive_exchanges.exchange_at`.
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
-    number = next(_numbers)
+    number = next(_HINT_NUMBERS)
     longs = bridge.new_array("long", [HINT_SIZES[0] + number])  # py4j would turn a small number into an Integer
     advisory = bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(longs).headOption()
     _HINTS.keep(bridge, number, advisory, hint)
@@ -95,25 +94,25 @@ def hint_at(number: int) -> object | None:
 
 
 def hint_below(df: DataFrame) -> object | None:
-    """Return the nearest hint below projections and filters: a hint above would make Spark's optimiser drop it."""
+    """Return the hint that Spark's optimizer would drop if another hint was added to a DataFrame; None without any."""
     plan = df._jdf.queryExecution().analyzed()
-    while class_name(plan) in {"Project", "Filter", "SubqueryAlias"}:
+    while class_name(plan) in {"Project", "Filter", "SubqueryAlias"}:  # the optimizer pushes them below hints
         plan = plan.child()
     is_rebalance = class_name(plan) == "RebalancePartitions"
-    number = _number(option(plan.optAdvisoryPartitionSize())) if is_rebalance else None
+    number = _encoded_number(option(plan.optAdvisoryPartitionSize())) if is_rebalance else None
     return None if number is None else hint_at(number)
 
 
 def hint_number(plan: LogicalPlan) -> int | None:
     """Return the hint number that a ``RebalancePartitions`` carries, None if it carries none."""
-    return _number(option(plan._handle.optAdvisoryPartitionSize()))
+    return _encoded_number(option(plan._handle.optAdvisoryPartitionSize()))
 
 
 def hints_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
-    """Return the numbers of all hints in a plan and its subqueries, and the keys of its reader options."""
+    """Return the numbers of all hints in a plan and its subqueries, and the lower-case keys of file options."""
     facts = answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan))
-    return [number for number in map(_number, facts["sizes"]) if number is not None], list(facts["options"])
+    return [number for number in map(_encoded_number, facts["sizes"]) if number is not None], list(facts["options"])
 
 
-def _number(size: int | None) -> int | None:
+def _encoded_number(size: int | None) -> int | None:
     return size - HINT_SIZES[0] if size is not None and HINT_SIZES[0] < size < HINT_SIZES[1] else None

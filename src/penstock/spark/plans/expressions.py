@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import JvmObject
 from penstock.spark.bridge.jvm import EXPRESSIONS, Bridge, class_name, items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +20,9 @@ class Expression(JvmObject):
 
     @cached_property
     def key(self) -> str:
-        """A string that is equal for two expressions if and only if they compute the same value from the same columns.
+        """A string that is equal for two expressions if and only if Spark's canonical forms of both are equal.
 
-        It is valid while any of these expressions is reachable. A nondeterministic expression has a unique key.
+        The key is valid while an expression with it is reachable. A nondeterministic expression has a unique key.
         """
         if self._precomputed_key is not None:
             return self._precomputed_key
@@ -47,7 +45,7 @@ class Expression(JvmObject):
 
     @property
     def is_attribute(self) -> bool:
-        """Whether the expression is a plain column."""
+        """Whether the expression is a column, without any computation."""
         return self.kind == "AttributeReference"
 
     @cached_property
@@ -77,7 +75,7 @@ class Attributes(JvmObject):
 
 
 def alias(bridge: Bridge, expression: Any, name: str, expression_id: Any = None, qualifier: Any = None) -> Any:
-    """Return an expression under a name (``Alias``); it has a new id if `expression_id` is None."""
+    """Return an expression with a name (``Alias``), and with a new id if `expression_id` is None."""
     if expression_id is None:
         expression_id = bridge.find(EXPRESSIONS + "NamedExpression").newExprId()
     empty = bridge.empty_seq

@@ -1,7 +1,7 @@
 """Pre-aggregation before ROLLUP, CUBE or GROUPING SETS multiplies rows.
 
 Spark plans such an aggregate as partial aggregation above ``ExpandExec``, which copies each row for each grouping set.
-Here the rows themselves are first aggregated by all grouping columns. The partial results are then copied, and merged
+Here the rows are first aggregated by all grouping columns. The partial results are then copied, and merged
 for each grouping set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
 
 A sum of the finest groups may overflow although the requested sums do not, for instance with long integers of both
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def can_pre_aggregate(aggregate: LogicalNode) -> bool:
     """Whether `pre_aggregate` can change the plan of an aggregate over an ``Expand``.
 
-    Spark's own plan of the aggregate over an empty leaf is tested, as Spark decides which functions it hashes, and how.
+    Tests Spark's own plan of the aggregate over an empty leaf, as Spark decides whether it uses a hash aggregate.
     """
     (expand,) = aggregate.children
     leaf = placeholder(expand.children[0].output)
@@ -35,7 +35,7 @@ def can_pre_aggregate(aggregate: LogicalNode) -> bool:
 
 
 def grouping_set_columns(aggregate: LogicalNode) -> tuple[int, frozenset[str]] | None:
-    """Return the number of grouping sets of an aggregate over ``Expand``, and their columns, None for other groups."""
+    """Return the number and the column ids of the grouping sets of an ``Expand``; None if it lacks a group column."""
     (expand,) = aggregate.children
     output_ids, groups = expand.ids, attribute_ids(aggregate._handle.groupingExpressions())
     if not set(groups) <= set(output_ids):
@@ -47,17 +47,17 @@ def grouping_set_columns(aggregate: LogicalNode) -> tuple[int, frozenset[str]] |
 
 
 def pre_aggregate(bridge: Bridge, plan: Any) -> Any | None:
-    """Add an aggregate below an ``ExpandExec``; None if functions read what that changes, or Spark would not hash."""
+    """Add an aggregate below the ``ExpandExec`` of a plan; None if a function or the form of the plan prevents it."""
     if class_name(plan) != "HashAggregateExec":
         return None
     partial = plan.child()
     if class_name(partial) != "HashAggregateExec" or class_name(partial.child()) != "ExpandExec":
         return None
-    changed = _aggregate_below(bridge, partial, partial.child())
+    changed = _aggregate_before_expand(bridge, partial, partial.child())
     return None if changed is None else plan.withNewChildren(bridge.seq([changed]))
 
 
-def _aggregate_below(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
+def _aggregate_before_expand(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     functions = items(partial.aggregateExpressions())
     for function in functions:
         is_partial = class_name(function.mode()) == "Partial" and not function.isDistinct()
@@ -70,30 +70,30 @@ def _aggregate_below(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     keys = [[projection[output_ids.index(group)] for group in groups] for projection in projections]
     if not all(is_attribute(key) or class_name(key) == "Literal" for row in keys for key in row):
         return None
-    read = {column for function in functions for column in attribute_ids(function.references().toSeq())}
-    if not read <= set(output_ids) - set(groups):
+    arguments = {column for function in functions for column in attribute_ids(function.references().toSeq())}
+    if not arguments <= set(output_ids) - set(groups):  # some grouping sets replace a group column by null
         return None
-    for index in map(output_ids.index, read):
+    for index in map(output_ids.index, arguments):
         if any(attribute_ids(bridge.seq([projection[index]])) != [output_ids[index]] for projection in projections):
             return None  # some grouping sets replace the column
-    finest: dict[str, Any] = {}
+    finest_groups: dict[str, Any] = {}
     for key in (key for row in keys for key in row if is_attribute(key)):
-        finest.setdefault(attribute_ids(bridge.seq([key]))[0], key)
+        finest_groups.setdefault(attribute_ids(bridge.seq([key]))[0], key)
     buffers = [column for f in functions for column in items(f.aggregateFunction().inputAggBufferAttributes())]
-    first = with_fields(
+    pre_aggregated = with_fields(
         bridge,
         partial,
-        groupingExpressions=bridge.seq(finest.values()),
-        resultExpressions=bridge.seq([*finest.values(), *buffers]),
+        groupingExpressions=bridge.seq(finest_groups.values()),
+        resultExpressions=bridge.seq([*finest_groups.values(), *buffers]),
         child=expand.child(),
     )
-    columns = [expand.output().apply(output_ids.index(group)) for group in groups]
-    multiplied = with_fields(
+    group_columns = [expand.output().apply(output_ids.index(group)) for group in groups]
+    expanded = with_fields(
         bridge,
         expand,
         projections=bridge.seq(bridge.seq([*row, *buffers]) for row in keys),
-        output=bridge.seq([*columns, *buffers]),
-        child=first,
+        output=bridge.seq([*group_columns, *buffers]),
+        child=pre_aggregated,
     )
     merge = bridge.companion(EXPRESSIONS + "aggregate.PartialMerge")
     merging = [with_fields(bridge, function, mode=merge, filter=bridge.none) for function in functions]
@@ -102,8 +102,8 @@ def _aggregate_below(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
         partial,
         aggregateExpressions=bridge.seq(merging),
         initialInputBufferOffset=len(groups),
-        child=multiplied,
+        child=expanded,
     )
-    for new, old in ((first, expand), (multiplied, expand), (merged, partial)):
-        new.copyTagsFrom(old)  # adaptive execution reads the logical plan of each node from its tags
+    for created, original in ((pre_aggregated, expand), (expanded, expand), (merged, partial)):
+        created.copyTagsFrom(original)  # adaptive execution reads the logical plan of each node from its tags
     return merged

@@ -19,16 +19,17 @@ class JoinKey:
 
     expression: Expression = field(repr=False)
     key: str
+    """`Expression.key` of `expression`."""
     columns: tuple[str, ...]
-    """The ids of the columns that it uses."""
+    """The ids of the columns that the key uses."""
     is_column: bool
     is_deterministic: bool
-    """Whether it always has the same value for the same columns."""
+    """Whether the key always has the same value for the same columns."""
     cannot_fail: bool
     """Whether its evaluation cannot raise an error."""
     type: str
     names: tuple[str, ...] = ()
-    """The names of these columns."""
+    """The names of `columns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class JoinFacts:
     right_hint: str | None
     """The join hint of each side, such as ``broadcast``, or None."""
     is_hashable: bool
-    """Whether Spark can hash the keys: equal values have equal bytes, and are sortable."""
+    """Whether a shuffled hash join can compare the keys: they are sortable, and equal values have equal bytes."""
     cannot_fail: bool
     """Whether neither the keys nor the remaining join condition can raise an error."""
 
@@ -61,7 +62,7 @@ class JoinFacts:
 
 
 def join_facts(join: LogicalPlan) -> JoinFacts | None:
-    """Return the properties of an equi-join; None if Spark extracts no equality of keys, or its type is unknown."""
+    """Return the properties of an equi-join; None if it has no equality condition or an unknown type."""
     answer = join._bridge.helper("JoinReader").read(join._handle)
     if answer is None:
         return None
@@ -70,8 +71,8 @@ def join_facts(join: LogicalPlan) -> JoinFacts | None:
     for index, key in enumerate(facts.pop("keys")):
         expression = Expression(join._bridge, answer.handle(index), key["key"])
         keys.append(JoinKey(expression, **{**key, "columns": tuple(key["columns"]), "names": tuple(key["names"])}))
-    pairs = len(keys) // 2
-    return None if join_type is None else JoinFacts(join_type, tuple(keys[:pairs]), tuple(keys[pairs:]), **facts)
+    count = len(keys) // 2  # the keys of the left side come first
+    return None if join_type is None else JoinFacts(join_type, tuple(keys[:count]), tuple(keys[count:]), **facts)
 
 
 def join_type_of(join: LogicalPlan) -> JoinType | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.spark.bridge import answers
 from penstock.spark.plans.expressions import Expression
 from penstock.spark.plans.logical_plan import LogicalPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +19,25 @@ class FileFacts:
     """Spark's short name of the format, such as ``parquet``."""
     roots: tuple[str, ...]
     options: Mapping[str, str]
-    bucketed: bool
-    """Whether Spark splits it by buckets instead of by size."""
-    skips_corrupt: bool
-    """Whether a task skips the rest of its part of a corrupt file (``ignoreCorruptFiles``)."""
+    """The last components of the root paths, and the reader options by lower-case key."""
+    is_bucketed: bool
+    """Whether Spark splits the files by buckets, not by size."""
+    skips_corrupt_files: bool
+    """Whether a task skips the rest of its split of a corrupt file (``ignoreCorruptFiles``)."""
     table: str = ""
     provider: str = ""
     """The catalog table and its provider; empty if there is none."""
 
     @property
     def name(self) -> str:
-        """The displayed name: the table's, else the path."""
+        """The displayed name: the table, or else the first of `roots` and the number of the others."""
         name = self.table or (self.roots[0] if self.roots else "files")
         return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
 
 
 @dataclass(frozen=True, slots=True)
 class SortFacts:
-    """Whether a ``Sort`` sorts all rows, or only those of each task, and its expressions as strings."""
+    """Whether a ``Sort`` sorts all rows together instead of the rows of each task, and its expressions as strings."""
 
     is_global: bool
     order: tuple[str, ...]
@@ -57,36 +56,38 @@ class LogicalNode(LogicalPlan):
     """A node of a logical plan with its properties. Columns are identified by their expression ids."""
 
     name: str
+    """The same as `kind`, without a call."""
     children: tuple[LogicalNode, ...] = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     keys: tuple[str, ...] = field(repr=False)
-    """The output columns by id, and by `Expression.key`."""
+    """The ids of the output columns, and their `Expression.key`."""
     references: tuple[str, ...] = field(repr=False)
+    """The ids of the columns that the node's expressions use."""
     description: str = field(repr=False)
     """A single-line description, including its expressions."""
     is_deterministic: bool = field(repr=False)
-    """Whether the subtree returns the same rows in each run."""
+    """Whether all expressions of the subtree are deterministic; a LIMIT without an order is not detected."""
     cannot_fail: bool = field(default=False, repr=False)
-    """Whether its own expressions cannot raise an error for any input."""
+    """Whether the node's expressions, without its inputs, cannot raise an error on any row."""
     functions: frozenset[str] = field(default=frozenset(), repr=False)
-    unstable: frozenset[str] = field(default=frozenset(), repr=False)
-    """Other nondeterministic functions in its expressions, by name; ``Subquery`` for a nondeterministic subquery."""
+    nondeterministic: frozenset[str] = field(default=frozenset(), repr=False)
+    """The names of the node's aggregate functions, and of its nondeterministic parts, such as ``Rand``, ``Sample``."""
     python_functions: frozenset[str] = field(default=frozenset(), repr=False)
     is_barrier: bool = field(default=False, repr=False)
-    """Whether all of its tasks must run at the same time."""
-    only_not_null: bool = field(default=False, repr=False)
-    """Whether it is a filter that only excludes nulls."""
+    """Whether all tasks of the node's stage must run at the same time."""
+    filters_only_nulls: bool = field(default=False, repr=False)
+    """Whether the node is a filter that only excludes nulls."""
     aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The query's aliases of the tables whose columns its expressions use."""
-    moved: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For a projection or aggregate: the input column of each output column that is only renamed."""
-    renames: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For a projection or aggregate: the output column's key, by the key of the deterministic expression in it."""
+    """The table alias of each column that the node's expressions use, if the query has aliases."""
+    renamed_columns: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For a projection or aggregate: the input column of each output column that only has a new name."""
+    renamed_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For a projection or aggregate: the key of an output column, by the key of its deterministic expression."""
     is_generated_hash_aggregate: bool = field(default=False, repr=False)
-    """For an aggregate: whether Spark computes its results lazily, where they are used, not for all of its rows."""
+    """For an aggregate: whether Spark computes its results lazily, only where they are used."""
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
-    """The names of the columns by which its files are partitioned."""
+    """The names of the columns by which a leaf's files are partitioned."""
     sort: SortFacts | None = field(default=None, repr=False)
     repartition: RepartitionFacts | None = field(default=None, repr=False)
 
@@ -100,24 +101,24 @@ class LogicalNode(LogicalPlan):
         """Return the nodes without inputs, from left to right."""
         return [node for node in self.walk() if not node.children]
 
-    def has(self, ids: Iterable[str]) -> bool:
-        """Whether all of some columns are in the output."""
+    def has_columns(self, ids: Iterable[str]) -> bool:
+        """Whether the output has all columns with some ids."""
         return set(ids) <= set(self.ids)
 
-    def below(self, ids: Iterable[str]) -> tuple[str, ...] | None:
-        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if any of them is computed."""
+    def input_columns(self, ids: Iterable[str]) -> tuple[str, ...] | None:
+        """Return output columns of a ``Project`` or ``Aggregate`` as input columns, None if any of them is computed."""
         input_ids = set(self.children[0].ids)
-        sources = [column if column in input_ids else self.moved.get(column) for column in ids]
-        moved = tuple(source for source in sources if source is not None)
-        return moved if len(moved) == len(sources) else None
+        columns = [column if column in input_ids else self.renamed_columns.get(column) for column in ids]
+        input_columns = tuple(column for column in columns if column is not None)
+        return input_columns if len(input_columns) == len(columns) else None
 
     def expressions(self, ids: Iterable[str]) -> tuple[Expression, ...]:
         """Return output columns as expressions."""
         return tuple(self._columns([self.ids.index(column) for column in ids]))
 
     def keys_in_output(self, keys: Iterable[Expression]) -> list[Expression]:
-        """Return an operator's keys as output columns; empty if any of them is missing."""
-        output_keys = [key.key if key.key in self.keys else self.renames.get(key.key, "") for key in keys]
+        """Return an operator's keys as output columns; empty if the output lacks any of them."""
+        output_keys = [key.key if key.key in self.keys else self.renamed_keys.get(key.key, "") for key in keys]
         is_complete = set(output_keys) <= set(self.keys)
         return self._columns([self.keys.index(key) for key in output_keys]) if is_complete else []
 
@@ -128,13 +129,13 @@ class LogicalNode(LogicalPlan):
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("ids", "keys", "references", "partition_columns"), tuple),
-    **dict.fromkeys(("functions", "unstable", "python_functions"), frozenset),
+    **dict.fromkeys(("functions", "nondeterministic", "python_functions"), frozenset),
     "description": lambda text: " ".join(text.split()),
     "files": lambda facts: FileFacts(**{**facts, "roots": tuple(facts["roots"])}),
     "sort": lambda facts: SortFacts(facts["is_global"], tuple(facts["order"])),
     "repartition": lambda facts: RepartitionFacts(**facts),
 }
-"""How the facts of ``PlanReader.java`` are converted; all others are unchanged."""
+"""Conversions of facts of ``PlanReader.java``; other facts are unchanged."""
 
 
 def read_plan(plan: LogicalPlan) -> LogicalNode:

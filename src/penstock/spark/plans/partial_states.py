@@ -1,4 +1,4 @@
-"""Merges partial results of hot groups in chunks, before the final aggregate reads them.
+"""Merges the partial results (*states*) of hot groups in chunks, before the final aggregate reads them.
 
 A task reads the partial results of a hot subpartition that some of the upstream tasks wrote, merges those of each
 group (``PartialMerge``, as Spark does between the two steps of a distinct aggregate), and writes them to the same
@@ -8,6 +8,7 @@ from the first, so the partitioning of its rows is unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -19,30 +20,28 @@ from penstock.spark.plans.catalyst import attribute_ids
 from penstock.spark.plans.expressions import Attributes
 from penstock.spark.plans.fragment import rdd_leaf
 from penstock.spark.plans.planning import spark_plan
-from penstock.spark.run.exchange.results import NOTHING, materialize, read_split, read_stage, union_by_task
-from penstock.spark.run.stage_figures import subpartition_bytes
+from penstock.spark.run.exchange.results import EMPTY, materialize, read_stage, slice_stage, union_by_task
+from penstock.spark.run.shuffle_statistics import subpartition_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from penstock.spark.plans.nodes import LogicalNode
     from penstock.spark.run.exchange.results import Range, StagedResult
 
-_GROWING = frozenset({"Percentile", "PercentileDisc"})
+_DISTINCT_VALUE_FUNCTIONS = frozenset({"Percentile", "PercentileDisc"})
 """Functions whose partial results hold each distinct value once, and do not depend on the order of merging.
 
 ``mode`` returns any of several equally frequent values, and ``percentile_approx`` depends on the order. Merging does
 not shrink the partial results of ``collect_list``.
 """
 _SET = "CollectSet"
-"""Its partial results hold distinct values, too, but the order of its array depends on their order."""
-_ORDER_INDEPENDENT = frozenset({"Size", "SortArray", "ArrayContains", "ArrayMin", "ArrayMax"})
+"""Its partial results hold distinct values, too, but the order of the resulting array depends on the merging."""
+_ORDER_INDEPENDENT_FUNCTIONS = frozenset({"Size", "SortArray", "ArrayContains", "ArrayMin", "ArrayMax"})
 """Array functions whose result does not depend on the order of the array."""
 
 
 def keeps_distinct_values(aggregate: LogicalNode) -> bool:
-    """Whether partial results of an aggregate hold a group's distinct values, and the merge order does not matter."""
-    if not aggregate.functions & {_SET, *_GROWING} or aggregate._bridge.version < (4, 1):
+    """Whether partial results hold the distinct values of a group, and can be merged in any order (since Spark 4.1)."""
+    if not aggregate.functions & {_SET, *_DISTINCT_VALUE_FUNCTIONS} or aggregate._bridge.version < (4, 1):
         return False
     functions = aggregate_functions(aggregate)
     return (
@@ -55,23 +54,23 @@ def keeps_distinct_values(aggregate: LogicalNode) -> bool:
 def _is_mergeable(bridge: Bridge, expression: Any) -> bool:
     function = expression.aggregateFunction()
     if expression.isDistinct() or any("COLLATE" in str(child.dataType().sql()) for child in items(function.children())):
-        return False  # the first of several strings that a collation treats as equal would be retained
-    return class_name(function) in {_SET, *_GROWING} or merges_in_any_order(bridge, function)
+        return False  # Spark plans DISTINCT differently; of strings that a collation equates, the first would remain
+    return class_name(function) in {_SET, *_DISTINCT_VALUE_FUNCTIONS} or merges_in_any_order(bridge, function)
 
 
 def _depends_on_order(expression: Any) -> bool:
     """Whether a result depends on the order of an array of distinct values."""
     if class_name(expression) == "AggregateExpression":
         return class_name(expression.aggregateFunction()) == _SET
-    inner = children(expression)
-    if class_name(expression) in _ORDER_INDEPENDENT and class_name(inner[0]) == "AggregateExpression":
-        inner = inner[1:]
-    return any(map(_depends_on_order, inner))
+    arguments = children(expression)
+    if class_name(expression) in _ORDER_INDEPENDENT_FUNCTIONS and class_name(arguments[0]) == "AggregateExpression":
+        arguments = arguments[1:]
+    return any(map(_depends_on_order, arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class MergedStates:
-    """Merged partial results of hot subpartitions: a second exchange with the same subpartitions, and its bytes."""
+    """Merged partial results of hot subpartitions: an exchange with the same subpartitions, and its bytes."""
 
     stage: QueryStage
     bytes: int
@@ -79,32 +78,32 @@ class MergedStates:
 
 def unmergeable_states_reason(result: StagedResult) -> str | None:
     """Return why the partial results of a vertex cannot be merged in chunks, None if they can."""
-    final = result.above._handle
+    final = result.plan._handle
     if class_name(final) != "ObjectHashAggregateExec":
-        return "Spark does not merge them in a hash table"
+        return "Spark does not merge partial results in a hash table"
     if class_name(final.child()) not in {"ShuffleQueryStageExec", "AQEShuffleReadExec"}:
-        return "Spark processes them first"
+        return "Spark processes the partial results first"
     functions = items(final.aggregateExpressions())
     if any(class_name(function.mode()) != "Final" or function.isDistinct() for function in functions):
-        return "Spark does more than merge them"
+        return "Spark does more than merge the partial results"
     states = [state for f in functions for state in items(f.aggregateFunction().inputAggBufferAttributes())]
-    read = [*items(final.groupingExpressions()), *states]
-    if attribute_ids(result.above._bridge.seq(read)) != attribute_ids(final.child().output()):
-        return "Spark uses different columns for them"
+    expected_columns = [*items(final.groupingExpressions()), *states]
+    if attribute_ids(result.plan._bridge.seq(expected_columns)) != attribute_ids(final.child().output()):
+        return "Spark uses different columns for the partial results"
     return None
 
 
-def merge(result: StagedResult, chunks: Mapping[int, Sequence[Range]]) -> MergedStates:
+def merge_states(result: StagedResult, chunks: Mapping[int, Sequence[Range]]) -> MergedStates:
     """Merge the partial results of some subpartitions, see `unmergeable_states_reason`.
 
-    `chunks` are the ranges of upstream tasks that each task reads, by subpartition.
+    `chunks` divides the upstream tasks of each subpartition into ranges; a task merges what one range has written.
     """
-    bridge, final, stage = result.above._bridge, result.above._handle, result.stages[0]._handle
+    bridge, final, stage = result.plan._bridge, result.plan._handle, result.stages[0]._handle
     slices = [(index, mappers) for index, ranges in chunks.items() for mappers in ranges]
     merging = bridge.companion(EXPRESSIONS + "aggregate.PartialMerge")
     functions = items(final.aggregateExpressions())
     buffers = [column for function in functions for column in items(function.aggregateFunction().aggBufferAttributes())]
-    partial = with_fields(
+    merge = with_fields(
         bridge,
         final,
         requiredChildDistributionExpressions=bridge.none,
@@ -112,20 +111,20 @@ def merge(result: StagedResult, chunks: Mapping[int, Sequence[Range]]) -> Merged
         aggregateAttributes=bridge.seq(buffers),
         initialInputBufferOffset=len(items(final.groupingExpressions())),
         resultExpressions=stage.output(),
-        child=read_split(bridge, stage, slices),
+        child=slice_stage(bridge, stage, slices),
     )
-    second = materialize(bridge, with_fields(bridge, stage.shuffle(), child=partial))
-    return MergedStates(QueryStage(bridge, second), int(subpartition_bytes(bridge, second).sum()))
+    merged_stage = materialize(bridge, with_fields(bridge, stage.shuffle(), child=merge))
+    return MergedStates(QueryStage(bridge, merged_stage), int(subpartition_bytes(bridge, merged_stage).sum()))
 
 
 def aggregate_merged(
     session: Session, result: StagedResult, merged: MergedStates, hot: Collection[int], ranges: Sequence[Range]
 ) -> PhysicalPlan:
-    """Return the final aggregate of a result for ranges of subpartitions; hot ones are read from the merged states."""
-    bridge, final, stage = result.above._bridge, result.above._handle, result.stages[0]._handle
+    """Return the final aggregate for ranges of subpartitions; hot subpartitions are read from the merged states."""
+    bridge, final, stage = result.plan._bridge, result.plan._handle, result.stages[0]._handle
     hot_ranges = [[(i, i + 1) for i in range(*span) if i in hot] for span in ranges]
-    others = [_without(span, hot) for span in ranges]
-    layers = [*_layers(bridge, stage, others), *_layers(bridge, merged.stage._handle, hot_ranges)]
+    other_ranges = [_without(span, hot) for span in ranges]
+    layers = [*_layers(bridge, stage, other_ranges), *_layers(bridge, merged.stage._handle, hot_ranges)]
     rows = union_by_task(layers, len(ranges))
     layout = Partitioning(bridge, read_stage(bridge, stage, ranges).outputPartitioning())
     leaf = rdd_leaf(session, Attributes(bridge, stage.output()), rows, layout=layout)
@@ -135,11 +134,11 @@ def aggregate_merged(
 def _without(span: Range, hot: Collection[int]) -> list[Range]:
     """Return the parts of a range of subpartitions between the hot subpartitions."""
     start, end = span
-    edges = [start - 1, *(i for i in range(start, end) if i in hot), end]
-    return [(previous + 1, following) for previous, following in pairwise(edges) if previous + 1 < following]
+    borders = [start - 1, *(i for i in range(start, end) if i in hot), end]
+    return [(previous + 1, following) for previous, following in pairwise(borders) if previous + 1 < following]
 
 
 def _layers(bridge: Bridge, stage: Any, tasks: Sequence[Sequence[Range]]) -> list[InternalRows]:
-    """Return the rows of an exchange in layers, where each task reads its ranges in order."""
-    layers = zip_longest(*tasks, fillvalue=NOTHING)
+    """Return the rows of an exchange in layers: the first layer has the rows of each task's first range, and so on."""
+    layers = zip_longest(*tasks, fillvalue=EMPTY)
     return [InternalRows(bridge, read_stage(bridge, stage, layer).execute()) for layer in layers]

@@ -1,4 +1,4 @@
-"""Physical planning of optimised logical plans by Spark's own planner."""
+"""Physical planning of optimized logical plans by Spark's own planner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def spark_plan(session: Session, logical: LogicalPlan) -> Any:
-    """Return the physical plan of an optimised plan, before exchanges are added (``QueryExecution.createSparkPlan``).
+    """Return the physical plan of an optimized plan, before exchanges are added (``QueryExecution.createSparkPlan``).
 
     A copy is planned, as the planner sets tags on its input. Spark 4.0 also requires the session; later releases take
     it from the planner.
@@ -32,17 +32,17 @@ def exchange_count(plan: LogicalPlan) -> float:
     return float(bridge.helper("ExchangeCount").of(plan._handle, bridge.session))
 
 
-def scan_of(session: Session, logical: LogicalPlan, name: str) -> Any | None:
-    """Return the scan of a class in Spark's plan of a relation with filters above it, None if there is none."""
-    return next((node for node in walk(spark_plan(session, logical)) if class_name(node) == name), None)
+def scan_of(session: Session, logical: LogicalPlan, scan_class: str) -> Any | None:
+    """Return the scan of a class in Spark's physical plan of a relation with filters; None if there is none."""
+    return next((node for node in walk(spark_plan(session, logical)) if class_name(node) == scan_class), None)
 
 
 _PARTITION_FILTERS = {"FileSourceScanExec": "partitionFilters", "HiveTableScanExec": "partitionPruningPred"}
 
 
-def partition_filters(session: Session, logical: LogicalPlan, name: str) -> list[Any]:
-    """Return the filters of partitions in a scan, see `scan_of`, without subqueries, which only run with the query."""
-    scan = scan_of(session, logical, name)
+def partition_filters(session: Session, logical: LogicalPlan, scan_class: str) -> list[Any]:
+    """Return the partition filters of a scan, see `scan_of`, without those whose subqueries run with the query."""
+    scan = scan_of(session, logical, scan_class)
     subqueries = session._bridge.companion(EXPRESSIONS + "SubqueryExpression")
-    conditions = [] if scan is None else items(getattr(scan, _PARTITION_FILTERS[name])())
+    conditions = [] if scan is None else items(getattr(scan, _PARTITION_FILTERS[scan_class])())
     return [condition for condition in conditions if not subqueries.hasSubquery(condition)]

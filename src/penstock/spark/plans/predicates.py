@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 PlainCondition = tuple[Any, ...]
-"""(operator, column, values) for a comparison, (operator, parts) for AND and OR."""
+"""(operator, column, values) for a comparison, (operator, conditions) for AND and OR."""
 
-_COMPARED = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
+_OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
 
 
 def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
-    """Return the translatable conditions in a chain of projections and filters over a leaf."""
+    """Return the conditions of filters that Spark can translate; `scan` is a leaf below filters and projections."""
     strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
     conditions = []
     node = scan._handle
@@ -33,17 +33,17 @@ def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
     return conditions
 
 
-def columns_of(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
-    """Return the names of a leaf's columns that a chain of projections and filters over it uses; None for all."""
-    top, bottom = scan._handle, leaf._handle
-    if top.equals(bottom):
+def used_columns(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
+    """Return the names of a leaf's columns that the projections and filters above it use; None for all columns."""
+    scan_plan, leaf_plan = scan._handle, leaf._handle
+    if scan_plan.equals(leaf_plan):
         return None
-    used, node = top.references(), top
-    while not node.equals(bottom) and node.children().size() == 1:
+    used, node = scan_plan.references(), scan_plan
+    while not node.equals(leaf_plan) and node.children().size() == 1:
         used = used.__getattr__("$plus$plus")(node.references())
         node = node.children().apply(0)
-    used = used.__getattr__("$plus$plus")(top.outputSet())
-    return tuple(str(column.name()) for column in items(bottom.output()) if used.contains(column))
+    used = used.__getattr__("$plus$plus")(scan_plan.outputSet())
+    return tuple(str(column.name()) for column in items(leaf_plan.output()) if used.contains(column))
 
 
 def _conjuncts(condition: Any) -> list[Any]:
@@ -54,9 +54,9 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 def _plain(condition: Any) -> PlainCondition | None:
     name = class_name(condition)
-    if name in _COMPARED:
+    if name in _OPERATORS:
         value = _value(condition.value())
-        return None if value is None else (_COMPARED[name], str(condition.attribute()), (value,))
+        return None if value is None else (_OPERATORS[name], str(condition.attribute()), (value,))
     match name:
         case "In":
             values = [_value(value) for value in condition.values()]
@@ -64,8 +64,8 @@ def _plain(condition: Any) -> PlainCondition | None:
         case "IsNull" | "IsNotNull":
             return "is null" if name == "IsNull" else "is not null", str(condition.attribute()), ()
         case "And" | "Or":
-            parts = (_plain(condition.left()), _plain(condition.right()))
-            return None if None in parts else (name.lower(), parts)
+            conditions = (_plain(condition.left()), _plain(condition.right()))
+            return None if None in conditions else (name.lower(), conditions)
     return None
 
 

@@ -1,12 +1,13 @@
 """The size limits of the batches that Spark passes to Python functions (``BatchedPythonArrowInput``, Spark 4.0 to 4.3).
 
-Spark measures the batch before each further row, which takes much of the time for narrow rows; with the maximum limit
-it does not. Tasks read the limit from the local properties of the thread that started them. It applies to all functions
-of their stages, and of earlier stages that are repeated for them because files were lost.
+Spark measures the size of a batch before it adds a row, which is slow for rows with few bytes. With the maximum limit,
+Spark does not measure. Tasks read the limit from the local properties of the thread that started them. It applies to
+all functions of their stages, and of earlier stages that run again because files were lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from penstock.config import parse_size
 from penstock.spark.bridge.settings import change_settings, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from penstock.spark.bridge.handles import Session
     from penstock.spark.plans.logical_plan import LogicalPlan
 
@@ -27,7 +26,7 @@ NO_LIMIT = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The size limits of a batch: rows, unlimited if not positive, and the bytes from which no row is added."""
+    """The size limits of a batch: rows (unlimited if not positive), and the bytes after which no row is added."""
 
     rows: int
     bytes: int
@@ -49,16 +48,16 @@ def without_measuring(session: Session, limits: BatchLimits) -> Iterator[None]:
         _set_limit(session, limits.bytes)
 
 
-def _set_limit(session: Session, most_bytes: int) -> None:
-    change_settings(session, {LIMIT: str(most_bytes)})
-    session._bridge.spark.sparkContext._jsc.sc().setLocalProperty(LIMIT, str(most_bytes))
+def _set_limit(session: Session, max_bytes: int) -> None:
+    change_settings(session, {LIMIT: str(max_bytes)})
+    session._bridge.spark.sparkContext._jsc.sc().setLocalProperty(LIMIT, str(max_bytes))
 
 
 def widest_row(plan: LogicalPlan, bounded_rdds: Collection[int] = ()) -> int | None:
-    """Return an upper bound of the bytes of a row that a Python function of a plan receives; 0 if it calls none.
+    """Return the maximum bytes of a row that a Python function of a plan receives; 0 if the plan has no such function.
 
-    None if a row is unbounded, or the plan runs something unknown. `bounded_rdds` are the ids of the RDD leaves whose
-    rows are bounded already.
+    None if a row may have any size, or an operator is not supported. `bounded_rdds` are the ids of the RDD leaves
+    whose rows have a maximum size.
     """
     size = int(plan._bridge.helper("ArrowRows").maxRowBytes(plan, " ".join(map(str, bounded_rdds))))
     return None if size < 0 else size

@@ -19,25 +19,25 @@ def is_ordinary(plan: LogicalPlan) -> bool:
 
 
 def pickled_function(plan: LogicalPlan) -> bytes:
-    """Return the function of a ``MapInArrow`` or ``MapInPandas``, pickled with its return type for workers."""
-    of_bytes = plan._bridge.companion("scala.reflect.ClassTag").Byte()
-    return bytes(_function(plan).command().toArray(of_bytes))
+    """Return the function of a ``MapInArrow`` or ``MapInPandas``, pickled with its return type, as workers load it."""
+    byte_tag = plan._bridge.companion("scala.reflect.ClassTag").Byte()
+    return bytes(_function(plan).command().toArray(byte_tag))
 
 
 def with_broadcasts(df: DataFrame, origin: LogicalPlan) -> DataFrame:
-    """Return a ``mapInArrow`` DataFrame whose workers also receive the broadcast variables of another function."""
+    """Return a ``mapInArrow`` DataFrame whose workers also receive the broadcast variables of `origin`'s function."""
     bridge = Bridge(df.sparkSession)
     plan = analyzed_plan(bridge, df)
-    ours, theirs = _function(plan), _function(origin)
-    if not theirs.broadcastVars().size():
+    function, other_function = _function(plan), _function(origin)
+    if not other_function.broadcastVars().size():
         return df
-    broadcasts = bridge.find("java.util.ArrayList")(ours.broadcastVars())
-    broadcasts.addAll(theirs.broadcastVars())
-    worker = ours.command(), ours.envVars(), ours.pythonIncludes(), ours.pythonExec(), ours.pythonVer()
+    broadcasts = bridge.find("java.util.ArrayList")(function.broadcastVars())
+    broadcasts.addAll(other_function.broadcastVars())
+    python = function.pythonIncludes(), function.pythonExec(), function.pythonVer()
     simple_function = bridge.find("org.apache.spark.api.python.SimplePythonFunction")
-    function = simple_function(*worker, broadcasts, ours.accumulator())
-    call = with_fields(bridge, plan._handle.productElement(0), func=function)
-    name = str(plan._handle.productElementName(0))  # it differs between releases
+    new_function = simple_function(function.command(), function.envVars(), *python, broadcasts, function.accumulator())
+    call = with_fields(bridge, plan._handle.productElement(0), func=new_function)
+    name = str(plan._handle.productElementName(0))  # the name depends on the release
     return dataframe(bridge.session, LogicalPlan(bridge, with_fields(bridge, plan._handle, **{name: call})))
 
 

@@ -10,11 +10,11 @@ from penstock.spark.run.jobs import active_session
 _COMMANDS = ("Command", "ParsedStatement", "InsertIntoDir")
 """Classes of parsed plans with side effects, including unresolved statements."""
 _EXECUTE_IMMEDIATE = ("UnresolvedExecuteImmediate", "ExecuteImmediateQuery")
-"""EXECUTE IMMEDIATE in new and old releases: its text may be any statement, which runs during analysis."""
+"""EXECUTE IMMEDIATE in new and old releases: its text, which may be any statement, runs during analysis."""
 
 
 def is_query(bridge: Bridge, statement: str) -> bool:
-    """Return whether a statement only returns rows, without side effects; raise `ParseException` if it is not SQL."""
+    """Whether a statement only returns rows, without side effects. Raises `ParseException` if it is not SQL."""
     with active_session(bridge.session):
         todo = [bridge.session._handle.sessionState().sqlParser().parsePlan(statement)]
     while todo:

@@ -1,1 +1,1 @@
-"""Running plans: jobs, exchanges, filters, and their statistics."""
+"""Runs plans: jobs, exchanges, dynamic filters, and their statistics."""

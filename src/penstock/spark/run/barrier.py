@@ -1,8 +1,9 @@
-"""Barrier stages: whether a session can run them, plans with them, and whether Spark runs all tasks of a stage."""
+"""Barrier stages: whether a session can run them, their plans, and the current attempt of such a stage."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +19,26 @@ from penstock.spark.plans.expressions import Attributes, alias
 from penstock.spark.run.jobs import active_session, is_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.spark.plans.logical_plan import LogicalPlan
 
-_NARROW = class_names(
+_NARROW_OPERATORS = class_names(
     "ProjectExec FilterExec FileSourceScanExec RangeExec LocalTableScanExec RDDScanExec BatchScanExec "
     "ColumnarToRowExec ExternalRDDScanExec GenerateExec MapInArrowExec MapInPandasExec ExpandExec"
 )
 BOUNDARY = "__penstock_partition"
-"""The name prefix of the key that puts the rows of a barrier stage behind a shuffle."""
+"""The name of the column by which the rows of a barrier stage are shuffled, only to separate it from other stages."""
 _STARTUP_SECONDS = 10.0
+"""Time for executors to start, from the first call of `task_slots` in an application."""
 _FIRST_REQUESTS: dict[str, float] = {}
-"""The monotonic time of the first request for slots, by application id."""
-_CHECKSUMS = (
+"""The monotonic time of the first call of `task_slots`, by application id."""
+_RERUN_SETTINGS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-_ATTACHED: PlanLifetimeMap[object] = PlanLifetimeMap()
+"""With these, Spark compares the rows of a rerun task with those of its first run, and reruns readers if needed."""
+_ATTACHED: PlanLifetimeMap[object] = PlanLifetimeMap()  # by `function_id`, see `attach_to_function`
 _ENCRYPTED = (
     "spark.network.crypto.enabled",
     "spark.io.encryption.enabled",
@@ -57,7 +60,7 @@ def task_slots(bridge: Bridge, requested: int = 1) -> int:
             raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
     if is_true(settings.get("spark.dynamicAllocation.enabled")):
         raise NoBarrierError("spark.dynamicAllocation.enabled is on, and Spark runs no barrier stage with it")
-    _check_lost_blocks(bridge)
+    _require_rerun_detection(bridge)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
     deadline = 0.0
@@ -70,49 +73,46 @@ def task_slots(bridge: Bridge, requested: int = 1) -> int:
         time.sleep(0.2)
 
 
-def _check_lost_blocks(bridge: Bridge) -> None:
-    """Raise if Spark would not detect that a repeated exchange sends rows to other consumers than before.
+def _require_rerun_detection(bridge: Bridge) -> None:
+    """Raise `NoBarrierError` if Spark would not detect that a rerun exchange sends rows to different consumers.
 
-    If an executor is lost afterwards, consumers that have finished already have read the earlier distribution.
+    After the loss of an executor, Spark runs the exchange again, and a row may go to a different consumer. Consumers
+    that have finished before have read the first distribution, so rows would be duplicated or lost.
     """
-    for key in () if is_local(bridge) else _CHECKSUMS:
-        if not _is_on(bridge.spark, key):
+    for key in () if is_local(bridge) else _RERUN_SETTINGS:
+        is_on = False
+        with suppress(PySparkException):  # no default argument, which would override Spark's default
+            is_on = is_true(bridge.spark.conf.get(key))
+        if not is_on:
             unknown = f"{key} is off or unknown to Spark {bridge.spark.version}"
-            raise NoBarrierError(f"{unknown}: after an executor is lost, rows could come twice")
+            raise NoBarrierError(f"{unknown}: after an executor is lost, rows could be duplicated")
 
 
-def _is_on(spark: SparkSession, key: str) -> bool:
-    try:
-        return is_true(spark.conf.get(key))  # without a default argument, which would override Spark's default
-    except PySparkException:
-        return False
-
-
-def narrow_partitions(df: DataFrame) -> int | None:
-    """Return the number of tasks of a DataFrame, None if only running a part of it would tell."""
+def narrow_task_count(df: DataFrame) -> int | None:
+    """Return the number of tasks of a DataFrame; None for a stream, or if Spark may have to run a stage first."""
     if df.isStreaming:
         return None
     bridge = Bridge(df.sparkSession)
     with active_session(bridge.session):
         plan: Any = df._jdf.queryExecution().sparkPlan()
-        is_narrow = all(class_name(node) in _NARROW for node in walk(plan))
+        is_narrow = all(class_name(node) in _NARROW_OPERATORS for node in walk(plan))
         return int(plan.execute().getNumPartitions()) if is_narrow else None
 
 
 def attach_to_function(df: DataFrame, attachment: object) -> None:
-    """Retain an object while a plan has the function of the ``DataFrame.mapInArrow`` that was just called."""
+    """Attach an object to the function of a ``mapInArrow`` DataFrame, as long as a plan has the function."""
     bridge = Bridge(df.sparkSession)
     plan = analyzed_plan(bridge, df)
     _ATTACHED.keep(bridge, function_id(plan), plan._handle.productElement(0).resultId(), attachment)
 
 
-def attached_to_function(number: int) -> object | None:
-    """Return the object attached to a function by the function's id, None if there is none."""
-    return _ATTACHED.get(number)
+def attached_to_function(function: int) -> object | None:
+    """Return the object that is attached to a function, by `function_id`; None if there is none."""
+    return _ATTACHED.get(function)
 
 
 def has_attachments() -> bool:
-    """Whether an object is attached to a function of any plan that is still referenced."""
+    """Whether an object is attached to a function of any plan in use."""
     return len(_ATTACHED) > 0
 
 
@@ -123,49 +123,49 @@ def function_id(plan: LogicalPlan) -> int:
 
 
 def is_boundary(plan: LogicalPlan) -> bool:
-    """Whether a ``RepartitionByExpression`` exists only to put a barrier stage's rows behind a shuffle."""
+    """Whether a ``RepartitionByExpression`` only separates a barrier stage from other stages, see `BOUNDARY`."""
     keys = plan._handle.partitionExpressions()
     return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
 
 
 def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
-    """Return a plan whose columns have the ids of other columns of the same names and types."""
+    """Return a plan whose columns have the names and ids of other columns of the same types."""
     bridge = plan._bridge
     pairs = zip(items(plan._handle.output()), items(output._handle), strict=True)
-    named = [alias(bridge, old, new.name(), new.exprId()) for old, new in pairs]
+    named = [alias(bridge, column, target.name(), target.exprId()) for column, target in pairs]
     return plan.projected(Attributes(bridge, bridge.seq(named)))
 
 
 @dataclass(frozen=True, slots=True)
 class StageAttempt:
-    """The current attempt of a barrier stage, and whether it runs all tasks, without results of an earlier attempt."""
+    """The number of a barrier stage's current attempt, and whether the attempt runs all tasks of the stage."""
 
     number: int
-    is_whole: bool
+    runs_all_tasks: bool
 
 
 def running_attempt(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
-    """Return the attempt of a stage that a running task belongs to; None if Spark has abandoned the attempt.
+    """Return the attempt of a stage that a running task belongs to; None if Spark has abandoned that attempt.
 
-    When a task of a barrier stage fails, Spark discards the results of the other tasks and repeats all of them a moment
-    later. The result of a task that ends within that moment still counts, and then only the others are repeated.
+    When a task of a barrier stage fails, Spark discards the results of the other tasks and soon reruns all tasks. If
+    another task ends in between, Spark accepts the result of that task, and reruns only the other tasks.
 
-    `task_attempt` is the task id in the application, and `index` its partition. Raises `RebalanceError` if no Spark
-    context is active, or it has no such stage; `Py4JError` if this Spark release lacks the methods.
+    `task_attempt` is the id of the running task in the application, and `index` its partition. Raises `RebalanceError`
+    if there is no active Spark context or no such stage; `Py4JError` if this Spark release lacks the methods.
     """
     context = SparkContext._active_spark_context
     if context is None:
-        raise RebalanceError("no Spark context runs")
+        raise RebalanceError("no Spark context is active")
     scheduler: Any = context._jsc.sc().dagScheduler()
     stage_option: Any = scheduler.stageIdToStage().get(stage)
     if stage_option.isEmpty():
         raise RebalanceError(f"Spark knows no stage {stage}")
-    number = int(stage_option.get().latestInfo().attemptNumber())
-    tasks: Any = scheduler.taskScheduler().taskSetManagerForAttempt(stage, number)
+    attempt_number = int(stage_option.get().latestInfo().attemptNumber())
+    tasks: Any = scheduler.taskScheduler().taskSetManagerForAttempt(stage, attempt_number)
     if tasks.isEmpty() or tasks.get().isZombie():
         return None
     partitions = int(stage_option.get().numPartitions())
-    is_whole = partitions == int(tasks.get().numTasks()) == int(stage_option.get().findMissingPartitions().size())
-    if is_whole and all(info.taskId() != task_attempt for info in items(tasks.get().taskAttempts()[index])):
-        return None
-    return StageAttempt(number, is_whole)
+    runs_all_tasks = partitions == int(tasks.get().numTasks()) == int(stage_option.get().findMissingPartitions().size())
+    if runs_all_tasks and all(info.taskId() != task_attempt for info in items(tasks.get().taskAttempts()[index])):
+        return None  # the task belongs to an earlier attempt
+    return StageAttempt(attempt_number, runs_all_tasks)

@@ -1,13 +1,14 @@
-"""Filters from the join keys of a finished result: exact values, or bounds and a Bloom filter.
+"""Dynamic filters from the join keys of a finished result: a Bloom filter, and exact values or bounds.
 
-Values stay in the JVM, as py4j would convert a small long to an integer.
+Values remain in the JVM, as py4j would convert a small long to an integer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.spark.bridge.handles import HashedRelation, JvmObject, Session
 from penstock.spark.bridge.jvm import EXPRESSIONS, LOGICAL, Bridge
@@ -16,20 +17,16 @@ from penstock.spark.plans.logical_plan import LogicalPlan
 from penstock.spark.run.exchange import physical_plan
 from penstock.spark.run.key_rows import MAX_ROWS, KeyRows
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
 _BITS_PER_ROW = 10
-_PLANNED_PER_ROW = 2.3
-"""Items per row that the filter is sized for: this results in three hash functions and 1.7 % false positives.
+_ITEMS_PER_ROW = 2.3
+"""Items per row for which Spark sizes the filter, which results in three hash functions and 1.7 % false positives.
 
-Seven functions, the optimum for its size, would result in 0.8 %, but in twice the memory accesses per row.
+Seven functions, the optimum for this size, would result in 0.8 %, but in twice the memory accesses per row.
 """
-_MOST_BITS = 1 << 26
+_MAX_BITS = 1 << 26
 BLOOM_SETTINGS = {
-    "spark.sql.optimizer.runtime.bloomFilter.maxNumItems": str(_MOST_BITS),
-    "spark.sql.optimizer.runtime.bloomFilter.maxNumBits": str(_MOST_BITS),
+    "spark.sql.optimizer.runtime.bloomFilter.maxNumItems": str(_MAX_BITS),
+    "spark.sql.optimizer.runtime.bloomFilter.maxNumBits": str(_MAX_BITS),
 }
 """Spark's limits on the size of a Bloom filter, for sessions that build one."""
 
@@ -52,54 +49,55 @@ class KeySet:
     """The distinct keys of a result."""
 
     rows: int
-    """The number of rows that have these keys."""
-    exact: tuple[KeyValues, ...] = field(default=(), repr=False)
+    """About the number of rows that have these keys."""
+    values: tuple[KeyValues, ...] = field(default=(), repr=False)
     """The values of each key; empty if there are too many."""
     bounds: tuple[tuple[KeyLiteral, KeyLiteral] | None, ...] = ()
-    """The minimum and maximum of each key, or None."""
+    """The minimum and maximum of each key, None for a key with only nulls; empty if there are `values`."""
     bloom: KeyLiteral | None = field(default=None, repr=False)
-    """A Bloom filter of the keys' hashes."""
+    """A Bloom filter of the hash of all keys of a row; None if there are no rows."""
     is_empty: bool = False
+    """Whether certainly no row can match: there are no rows, or a key has no `values` because it is always null."""
     as_rows: KeyRows | None = field(default=None, repr=False)
-    """The keys as rows; None if there are too many."""
+    """The keys as rows; None if there are too many, or no rows."""
 
     def of_key(self, index: int) -> KeySet:
-        """Return the values or bounds of a single key."""
-        return replace(self, exact=self.exact[index : index + 1], bounds=self.bounds[index : index + 1])
+        """Return the key set with the values or bounds of a single key only."""
+        return replace(self, values=self.values[index : index + 1], bounds=self.bounds[index : index + 1])
 
 
-def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression], rows: int, exact_rows: int) -> KeySet:
-    """Run a query for the keys of a plan with about `rows` rows; `exact_rows` is the maximum for exact values."""
+def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression], rows: int, max_exact: int) -> KeySet:
+    """Run a query for the keys of a plan with about `rows` rows; collect values if `rows` is at most `max_exact`."""
     if rows == 0:
         return KeySet(0, is_empty=True)
     bridge = session._bridge
-    functions = _functions(bridge, keys, rows, exact_rows)
+    functions = _key_functions(bridge, keys, rows, max_exact)
     named = [alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
     row = physical_plan(session, LogicalPlan(bridge, plan))._handle.executeCollect()[0]
 
-    def write(writing: Session, path: str) -> None:
-        bridge = writing._bridge
+    def write(key_session: Session, path: str) -> None:
+        bridge = key_session._bridge
         named = bridge.seq(alias(bridge, key, f"k{index}") for index, key in enumerate(keys))
-        plan = physical_plan(writing, LogicalPlan(bridge, bridge.find(LOGICAL + "Project")(named, leaf)))
+        plan = physical_plan(key_session, LogicalPlan(bridge, bridge.find(LOGICAL + "Project")(named, leaf)))
         bridge.helper("KeyRows").writePlan(plan, path)
 
-    key_set = _key_set(bridge, row, functions, rows, exact_rows)
+    key_set = _key_set(bridge, row, functions, rows, max_exact)
     return replace(key_set, as_rows=KeyRows(rows, write)) if rows <= MAX_ROWS else key_set
 
 
 def collect_relation_keys(
-    relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int, exact_rows: int
+    relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int, max_exact: int
 ) -> KeySet | None:
     """Return the keys of a broadcast relation without a query; None for an unsupported kind of relation.
 
-    A relation omits rows with a null key, which match nothing.
+    A relation has no rows with a null key, as they match nothing.
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
     bridge = relation._bridge
-    functions = _functions(bridge, keys, rows, exact_rows)
-    row = _of_relation(relation, output, functions)
+    functions = _key_functions(bridge, keys, rows, max_exact)
+    row = _aggregate_relation(relation, output, functions)
     if row is None:
         return None
 
@@ -107,85 +105,86 @@ def collect_relation_keys(
         bridge = session._bridge
         bridge.helper("KeyRows").writeRelation(relation, bridge.seq(keys), output, path)
 
-    key_set, as_rows = _key_set(bridge, row, functions, rows, exact_rows), KeyRows(rows, write, relation.broadcast)
+    key_set, as_rows = _key_set(bridge, row, functions, rows, max_exact), KeyRows(rows, write, relation.broadcast_id)
     return replace(key_set, as_rows=as_rows) if rows <= MAX_ROWS else key_set
 
 
 def any_row_matches(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
-    """Whether any row of a broadcast relation meets a condition."""
+    """Whether any row of a broadcast relation satisfies a condition; False for an unsupported kind of relation."""
     largest = relation._bridge.find(EXPRESSIONS + "aggregate.Max")(condition)
-    row = _of_relation(relation, output, [largest])
+    row = _aggregate_relation(relation, output, [largest])
     return row is not None and not row.isNullAt(0) and bool(row.getBoolean(0))
 
 
-def _of_relation(relation: HashedRelation, output: Attributes, functions: Sequence[Any]) -> Any:
+def _aggregate_relation(relation: HashedRelation, output: Attributes, functions: Sequence[Any]) -> Any:
     bridge = relation._bridge
     columns = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
     bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(bridge.seq(functions), columns)
     return bridge.helper("RelationAggregation").aggregate(relation, bound)
 
 
-def _functions(bridge: Bridge, keys: Sequence[Expression], rows: int, exact_rows: int) -> list[Any]:
+def _key_functions(bridge: Bridge, keys: Sequence[Expression], rows: int, max_exact: int) -> list[Any]:
+    """Return the aggregate functions of a `KeySet`: a Bloom filter, then the values or the bounds of each key."""
     aggregates = EXPRESSIONS + "aggregate."
     longs = [
         bridge.companion(EXPRESSIONS + "Literal").fromSQL(f"{size}L")
-        for size in (math.ceil(rows * _PLANNED_PER_ROW), min(max(rows * _BITS_PER_ROW, 1 << 13), _MOST_BITS))
+        for size in (math.ceil(rows * _ITEMS_PER_ROW), min(max(rows * _BITS_PER_ROW, 1 << 13), _MAX_BITS))
     ]
     bloom = bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)
-    if rows <= exact_rows:
+    if rows <= max_exact:
         return [bloom, *(bridge.find(aggregates + "CollectSet")(key) for key in keys)]
     return [bloom, *(bridge.find(aggregates + name)(key) for key in keys for name in ("Min", "Max"))]
 
 
-def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, exact_rows: int) -> KeySet:
+def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, max_exact: int) -> KeySet:
     types = [function.dataType() for function in functions]
-    values = row.toSeq(bridge.seq(types)).toArray(bridge.find("scala.reflect.ClassTag").Any())
+    results = row.toSeq(bridge.seq(types)).toArray(bridge.find("scala.reflect.ClassTag").Any())
 
     def literal(index: int) -> KeyLiteral | None:
-        """Return a value as a literal, without converting it to Python; None if it is null."""
+        """Return a result as a literal, without a conversion to Python; None for null."""
         if row.isNullAt(index):
             return None
         arguments = bridge.new_array("java.lang.Object", [None, types[index]])
-        bridge.find("java.lang.System").arraycopy(values, index, arguments, 0, 1)
+        bridge.find("java.lang.System").arraycopy(results, index, arguments, 0, 1)
         constructor = bridge.find("java.lang.Class").forName(EXPRESSIONS + "Literal").getConstructors()[0]
         return KeyLiteral(bridge, constructor.newInstance(arguments))
 
-    bloom, keys = literal(0), range(1, len(functions))
+    bloom, indexes = literal(0), range(1, len(functions))
     if bloom is None:
         return KeySet(rows, is_empty=True)
-    if rows <= exact_rows:
-        sets = (row.getArray(i).toSeq(types[i].elementType()).toSet() for i in keys)
-        exact = tuple(KeyValues(bridge, elements) for elements in sets)
+    if rows <= max_exact:
+        sets = (row.getArray(i).toSeq(types[i].elementType()).toSet() for i in indexes)
+        values = tuple(KeyValues(bridge, elements) for elements in sets)
         # A key with only null values matches nothing.
-        return KeySet(rows, exact, (), bloom, is_empty=any(elements._handle.isEmpty() for elements in exact))
-    ends = [literal(i) for i in keys]
-    pairs = zip(ends[::2], ends[1::2], strict=True)
+        return KeySet(rows, values, (), bloom, is_empty=any(elements._handle.isEmpty() for elements in values))
+    limits = [literal(i) for i in indexes]
+    pairs = zip(limits[::2], limits[1::2], strict=True)
     bounds = tuple(None if low is None or high is None else (low, high) for low, high in pairs)
     return KeySet(rows, (), bounds, bloom)
 
 
 def might_contain(key_set: KeySet, keys: Sequence[Expression]) -> Expression:
-    """Return a condition that is true for keys in the set, and for few others; sources ignore it."""
+    """Return the condition of the Bloom filter: true for all keys of the set, and for few others; not for sources."""
     bridge = keys[0]._bridge
     test = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(key_set.bloom, _hash(bridge, keys))
     condition = Expression(bridge, test)
     if key_set.as_rows is None or key_set.bloom is None:
         return condition
-    return key_set.as_rows.mark(bridge, condition, key_set.bloom)
+    return key_set.as_rows.tag_filter(bridge, condition, key_set.bloom)
 
 
 def source_conditions(key_set: KeySet, keys: Sequence[Expression]) -> list[Expression]:
-    """Return conditions, true for keys in the set, with which sources can prune data."""
+    """Return conditions that are true for all keys of the set, and with which sources can prune data."""
 
     def condition(name: str, key: Expression, value: JvmObject) -> Expression:
         return Expression(key._bridge, key._bridge.find(EXPRESSIONS + name)(key, value))
 
-    parts = [condition("InSet", key, exact) for key, exact in zip(keys, key_set.exact, strict=False)]
+    conditions = [condition("InSet", key, values) for key, values in zip(keys, key_set.values, strict=False)]
     for key, bounds in zip(keys, key_set.bounds, strict=False):
         if bounds is not None:
-            parts.append(condition("GreaterThanOrEqual", key, bounds[0]))
-            parts.append(condition("LessThanOrEqual", key, bounds[1]))
-    return parts
+            conditions.append(condition("GreaterThanOrEqual", key, bounds[0]))
+            conditions.append(condition("LessThanOrEqual", key, bounds[1]))
+    return conditions
 
 
 def _hash(bridge: Bridge, keys: Sequence[Expression]) -> Any:

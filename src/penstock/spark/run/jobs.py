@@ -1,82 +1,80 @@
-"""Runs Spark jobs in their own groups, cancels them, and reads their metrics."""
+"""Runs Spark jobs in separate job groups, cancels jobs, and reads their metrics."""
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
-from penstock.base.threads import DaemonPool
+from penstock.base.threads import DaemonPool, start_thread
 from penstock.config import parse_size
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import LocalProperties, Session
 from penstock.spark.bridge.jvm import Bridge, items, option
 from penstock.spark.bridge.settings import is_true, read_settings, thread_properties
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
-
-
 T = TypeVar("T")
 log = logging.getLogger("penstock.spark")
 
 _MEMORY = "spark.executor.memory"
 _RETAINED_TASKS = 100_000
-"""Tasks per stage that Spark's status store retains (``spark.ui.retainedTasks``)."""
+"""Number of tasks of a stage that Spark's status store retains by default (``spark.ui.retainedTasks``)."""
 
 
 def user_properties(bridge: Bridge) -> LocalProperties:
-    """Return a copy of this thread's local properties: job tags, scheduler pool, values for Python functions."""
+    """Return a copy of this thread's local properties, such as job tags, scheduler pool, and user-defined ones."""
     return LocalProperties(bridge, bridge.spark.sparkContext._jsc.sc().getLocalProperties().clone())
 
 
 @contextmanager
 def vertex_thread(session: Session, properties: LocalProperties, group: str, description: str) -> Iterator[None]:
-    """Make a session the active session of this thread, and name the Spark jobs that are started in the block.
+    """Make a session the active session of this thread, and set the group and tag of the Spark jobs of the block.
 
-    The active session and local properties belong to a JVM thread; PySpark pins each Python thread to a JVM thread. The
-    jobs get the artifacts of the user's session, such as Python modules. The settings of the session also apply to
-    tasks, for instance to parsers of dates.
+    `properties` are those of the user's thread. The active session and local properties belong to a JVM thread; PySpark
+    pins each Python thread to a JVM thread. The jobs get the artifacts of the user's session, such as Python modules.
+    The settings of the session also apply to tasks, for instance to parsers of dates.
     """
     bridge = session._bridge
-    scala = bridge.spark.sparkContext._jsc.sc()
-    before = scala.getLocalProperties()
-    scala.setLocalProperties(thread_properties(session, properties, group, description))
+    context = bridge.spark.sparkContext._jsc.sc()
+    previous_properties = context.getLocalProperties()
+    context.setLocalProperties(thread_properties(session, properties, group, description))
     try:
-        artifacts = bridge.helper("Artifacts").bind(bridge.session)
+        previous_artifacts = bridge.helper("Artifacts").bind(bridge.session)
         try:
             with active_session(session):
                 yield
         finally:
-            bridge.helper("Artifacts").restore(artifacts)
+            bridge.helper("Artifacts").restore(previous_artifacts)
     finally:
-        scala.setLocalProperties(before)
+        context.setLocalProperties(previous_properties)
 
 
 @contextmanager
 def active_session(session: Session) -> Iterator[None]:
-    """Make a session the active session of this thread: physical plans belong to the session that is active."""
+    """Make a session the active session of this thread in the block, as Spark plans queries with the active session."""
     sessions = session._bridge.find("org.apache.spark.sql.classic.SparkSession")
-    active = sessions.getActiveSession()
+    previous = sessions.getActiveSession()
     sessions.setActiveSession(session)
     try:
         yield
     finally:
-        if active.isDefined():
-            sessions.setActiveSession(active.get())
+        if previous.isDefined():
+            sessions.setActiveSession(previous.get())
         else:
             sessions.clearActiveSession()
 
 
 def activate(bridge: Bridge) -> None:
-    """Make the user's session active in a background thread, where Spark would compute with default settings."""
+    """Make the user's session active in a background thread; without it, Spark uses default settings there."""
     bridge.find("org.apache.spark.sql.classic.SparkSession").setActiveSession(bridge.session)
 
 
@@ -98,9 +96,9 @@ class SparkThreads(DaemonPool):
 
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
-    """Cancel the Spark jobs of a job group of Penstock's, including future jobs (``cancelJobGroupAndFutureJobs``).
+    """Cancel the Spark jobs of a vertex, including future jobs (``cancelJobGroupAndFutureJobs``).
 
-    If the user has set a job group, the jobs belong to that, and only running jobs are cancelled, by Penstock's tag.
+    `group` is their job group and tag. If they have a job group of the user, running jobs are cancelled by the tag.
     """
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
@@ -120,15 +118,15 @@ def cancel_all_jobs() -> None:
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
-    """Wait until no task is running, or for a time in seconds: after a job has failed, its other tasks continue."""
+    """Wait at most `seconds` until no task is running, as other tasks of a failed job may still run."""
     scheduler = bridge.spark.sparkContext._jsc.sc().taskScheduler()  # the status store is updated seconds later
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and any(items(scheduler.runningTasksByExecutors().values().toSeq())):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(items(scheduler.runningTasksByExecutors().values().toSeq())):
         time.sleep(0.05)
 
 
 def cluster_cores(bridge: Bridge) -> int:
-    """Return the number of tasks that the cluster can run at a time now."""
+    """Return the number of tasks that the current executors can run at a time (``defaultParallelism``)."""
     return int(bridge.spark.sparkContext.defaultParallelism)
 
 
@@ -138,17 +136,17 @@ def max_cores(bridge: Bridge) -> int:
 
 
 def max_dynamic_slots(conf: Mapping[str, str]) -> int | None:
-    """Return the slots of all executors that dynamic allocation may request, None if settings do not limit them."""
+    """Return the task slots of all executors that dynamic allocation may request, None if off, unlimited or unknown."""
     executors, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
     is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
-    if not is_dynamic or cores is None or executors is None or not executors.isdecimal():  # it may be "infinity"
+    if not is_dynamic or cores is None or executors is None or not executors.isdecimal():  # may be "infinity"
         return None
     return int(executors) * (int(cores) // int(conf.get("spark.task.cpus", "1")))
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A Spark application, and the address of its UI while it runs, None if there is none."""
+    """A Spark application, and the address of its UI; None without UI."""
 
     id: str
     page: str | None
@@ -174,28 +172,28 @@ def heap_bytes(bridge: Bridge) -> tuple[int, int]:
 
 
 def executor_count(bridge: Bridge) -> int:
-    """Return the number of executors that can run tasks now."""
-    return max(len(executors_of(bridge)) - 1, 1)
+    """Return the current number of executors, at least 1; 1 if tasks run in the driver."""
+    return max(len(executor_addresses(bridge)) - 1, 1)
 
 
-def executors_of(bridge: Bridge) -> set[str]:
-    """Return the addresses of the live executors, and of the driver."""
+def executor_addresses(bridge: Bridge) -> set[str]:
+    """Return the addresses of the running executors, and of the driver."""
     return set(str(bridge.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ")).split())
 
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """A finished, running or skipped Spark stage, with its planned and completed tasks."""
+    """A Spark stage that has started, with its numbers of tasks and of completed tasks."""
 
     id: int
     tasks: int
     completed: int
 
 
-def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
-    """Return the stages that ran in a job group, from Spark's status tracker."""
+def stages_of(bridge: Bridge, tag: str) -> list[StageRun]:
+    """Return those stages of the jobs with a tag of which a task has ended, from Spark's status tracker."""
     tracker = bridge.spark.sparkContext.statusTracker()
-    tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(group)
+    tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(tag)
     jobs = [job for job_id in tagged if (job := tracker.getJobInfo(job_id))]
     stages = []
     for stage_id in sorted({stage_id for job in jobs for stage_id in job.stageIds}):
@@ -207,7 +205,7 @@ def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A task that has ended."""
+    """A task attempt that has ended, or that runs."""
 
     stage: int
     attempt: int
@@ -220,15 +218,15 @@ class TaskRun:
     seconds: float
     bytes_in: int
     bytes_out: int
-    """Bytes read from sources and shuffles, and written to shuffles and sinks."""
+    """Bytes read from sources and shuffles, and bytes written to shuffles and sinks."""
     rows_in: int
     rows_out: int
-    """The same in rows."""
+    """Rows read and written."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageFigures:
-    """Metrics of all tasks of a stage attempt together."""
+    """Metrics of a stage attempt, summed over its tasks; `tasks` is the number of completed tasks."""
 
     id: int
     attempt: int
@@ -242,7 +240,7 @@ class StageFigures:
     """Bytes that were spilled to disk."""
     seconds: float
     returned: int
-    """Bytes that the tasks returned to the driver."""
+    """Run time of the tasks, and bytes that they returned to the driver."""
 
 
 def stage_figures(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
@@ -251,14 +249,51 @@ def stage_figures(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigur
     return [_figures(store.lastStageAttempt(stage.id)) for stage in stages]
 
 
-def running_stages(bridge: Bridge, group: str) -> list[tuple[StageRun, StageFigures]]:
-    """Return the running stages of a job group or tag that have completed a task; empty if Spark cannot tell."""
+def running_stages(bridge: Bridge, tag: str) -> list[tuple[StageRun, StageFigures]]:
+    """Return the running stages with a tag that have completed a task, and their metrics; empty if unreadable."""
     try:
-        running = [stage for stage in stages_of(bridge, group) if 0 < stage.completed < stage.tasks]
+        running = [stage for stage in stages_of(bridge, tag) if 0 < stage.completed < stage.tasks]
         return list(zip(running, stage_figures(bridge, running), strict=True))
-    except Exception:  # the job does not need them; not always a Py4JError after Spark was stopped
-        log.info("the stages of %s cannot be read", group, exc_info=True)
+    except Exception:  # the figures are optional; after Spark was stopped, the error may be of any class
+        log.info("the stages of %s cannot be read", tag, exc_info=True)
         return []
+
+
+_WATCH_SECONDS = 1.0
+"""Seconds between two checks of a `JobWatch`; a short job ends before the first check."""
+
+
+class JobWatch:
+    """Monitors the Spark jobs with a tag, and cancels them if one of their stages is too large.
+
+    `is_too_large` gets a running stage and its metrics. `has_cancelled` says whether the jobs were cancelled.
+    """
+
+    def __init__(self, bridge: Bridge, is_too_large: Callable[[StageRun, StageFigures], bool]) -> None:
+        self.has_cancelled = False
+        self._bridge = bridge
+        self._is_too_large = is_too_large
+
+    @contextmanager
+    def monitor_jobs(self, tag: str) -> Iterator[None]:
+        """Monitor the jobs with a tag while the block runs."""
+        ended = threading.Event()
+
+        def check_stages() -> None:
+            try:
+                while not self.has_cancelled and not ended.wait(_WATCH_SECONDS):
+                    if any(self._is_too_large(*stage) for stage in running_stages(self._bridge, tag)):
+                        cancel_tag(self._bridge, tag, "it has grown too large")
+                        self.has_cancelled = True
+            except Exception:  # the job continues unmonitored
+                log.info("the jobs of %s cannot be monitored", tag, exc_info=True)
+
+        thread = start_thread(f"{threading.current_thread().name}-watch", check_stages)
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _figures(stage: Any) -> StageFigures:
@@ -276,40 +311,40 @@ def _figures(stage: Any) -> StageFigures:
     )
 
 
-def tasks_of(bridge: Bridge, stages: Sequence[StageRun], at_most: int) -> list[TaskRun]:
-    """Return the tasks that ran in stages, at most a number of them; a call for each attempt after a lost executor."""
+def tasks_of(bridge: Bridge, stages: Sequence[StageRun], max_tasks: int) -> list[TaskRun]:
+    """Return the tasks of all attempts of stages, at most `max_tasks`."""
     store = bridge.spark.sparkContext._jsc.sc().statusStore()
     mapper = bridge.find("com.fasterxml.jackson.databind.ObjectMapper")()
     mapper.registerModule(bridge.find("com.fasterxml.jackson.module.scala.DefaultScalaModule")())
     runs: list[TaskRun] = []
     for stage in stages:
         for attempt in range(store.lastStageAttempt(stage.id).attemptId() + 1):
-            if len(runs) >= at_most:
+            if len(runs) >= max_tasks:
                 return runs
-            text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(runs)))
+            text = mapper.writeValueAsString(store.taskList(stage.id, attempt, max_tasks - len(runs)))
             runs += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
     return runs
 
 
-def has_repeated_tasks(bridge: Bridge) -> bool:
-    """Return whether a successful task of this thread's job group was repeated because its output was lost.
+def has_rerun_tasks(bridge: Bridge) -> bool:
+    """Whether Spark has rerun a successful task of this thread's jobs, because its output was lost.
 
-    Also True if Spark has dropped the stage (``spark.ui.retainedStages``), as it may have happened then.
+    Also True if Spark has dropped the stage (``spark.ui.retainedStages``), so that reruns cannot be detected.
     """
-    group = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""
+    tag = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""  # see `SessionSettings.java`
     try:
-        tasks = tasks_of(bridge, stages_of(bridge, group), _RETAINED_TASKS)
+        tasks = tasks_of(bridge, stages_of(bridge, tag), _RETAINED_TASKS)
     except Py4JJavaError:
-        log.info("the tasks of %s are no longer available", group, exc_info=True)
+        log.info("the tasks of %s are no longer available", tag, exc_info=True)
         return True
-    done = [(task.stage, task.index) for task in tasks if task.state == "SUCCESS"]
-    return len(done) > len(set(done))
+    successful = [(task.stage, task.index) for task in tasks if task.state == "SUCCESS"]
+    return len(successful) > len(set(successful))
 
 
 def _task_run(stage: int, attempt: int, task: dict[str, Any]) -> TaskRun:
     metrics = task.get("taskMetrics") or {}
-    read, written = metrics.get("inputMetrics") or {}, metrics.get("outputMetrics") or {}
-    fetched, shuffled = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
+    source, sink = metrics.get("inputMetrics") or {}, metrics.get("outputMetrics") or {}
+    shuffle_read, shuffle_write = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
     return TaskRun(
         stage,
         attempt,
@@ -318,16 +353,16 @@ def _task_run(stage: int, attempt: int, task: dict[str, Any]) -> TaskRun:
         task["host"],
         task["launchTime"] / 1000,
         (task["duration"] or 0) / 1000,
-        read.get("bytesRead", 0) + fetched.get("remoteBytesRead", 0) + fetched.get("localBytesRead", 0),
-        written.get("bytesWritten", 0) + shuffled.get("bytesWritten", 0),
-        read.get("recordsRead", 0) + fetched.get("recordsRead", 0),
-        written.get("recordsWritten", 0) + shuffled.get("recordsWritten", 0),
+        source.get("bytesRead", 0) + shuffle_read.get("remoteBytesRead", 0) + shuffle_read.get("localBytesRead", 0),
+        sink.get("bytesWritten", 0) + shuffle_write.get("bytesWritten", 0),
+        source.get("recordsRead", 0) + shuffle_read.get("recordsRead", 0),
+        sink.get("recordsWritten", 0) + shuffle_write.get("recordsWritten", 0),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """The progress of the stages of a job group: ended tasks, and all tasks of the stages that have begun."""
+    """The progress of the jobs with a tag: completed tasks, and all tasks of the stages that have started."""
 
     done: int
     total: int
@@ -335,15 +370,15 @@ class TaskCounts:
     rows_read: int
 
 
-def task_counts(bridge: Bridge, groups: Sequence[str]) -> dict[str, TaskCounts]:
-    """Return the progress of job groups in a single call; groups that have not begun are left out."""
+def task_counts(bridge: Bridge, tags: Sequence[str]) -> dict[str, TaskCounts]:
+    """Return the progress by tag, in a single call; a tag whose jobs have not started is missing."""
     context = bridge.spark.sparkContext._jsc.sc()
-    progress = answers.facts(bridge.helper("TaskCounts").of(context, list(groups)))
-    return {group: TaskCounts(*figures) for group, figures in progress.items()}
+    progress = answers.facts(bridge.helper("TaskCounts").of(context, list(tags)))
+    return {tag: TaskCounts(*figures) for tag, figures in progress.items()}
 
 
 def stop_spark_progress_bar(bridge: Bridge) -> None:
-    """Stop Spark's own progress bar, as two programs cannot draw on the same lines of a terminal."""
+    """Stop Spark's own progress bar, which would overwrite Penstock's lines in the terminal."""
     bar = option(bridge.spark.sparkContext._jsc.sc().progressBar())
     if bar is not None:
         bar.stop()

@@ -1,7 +1,7 @@
-"""Join keys of finished results as rows: the leaves of a native engine join them, as it has no Bloom filter.
+"""Join keys of finished results as rows: a native engine has no Bloom filters, so it joins its leaves with the keys.
 
-The expression of a Bloom filter carries the number of its keys (``KeyRows.java``). They are collected for the
-first leaf that needs them, and broadcast to the Python workers once.
+The expression of a Bloom filter has a tag with the number of its key set (``KeyRows.java``). The keys are collected for
+the first leaf that needs them, and broadcast to the Python workers once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,19 +18,17 @@ from penstock.spark.bridge.handles import JvmObject, PlanLifetimeMap, Session
 from penstock.spark.plans.expressions import Expression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.core.broadcast import Broadcast
 
     from penstock.spark.bridge.jvm import Bridge
 
 MAX_ROWS = 4_000_000
-"""Larger results are not collected: each task builds a hash table of the keys, a second of work at this size."""
+"""Keys of larger results do not become rows: each task would need a second to build their hash table."""
 _NUMBERS = itertools.count()
 
 
 class _BroadcastFile:
-    """The file that PySpark writes for a broadcast variable; PySpark never removes it itself."""
+    """The file that PySpark writes for a broadcast variable and never deletes; it is deleted with this object."""
 
     def __init__(self, path: str) -> None:
         weakref.finalize(self, Path(path).unlink, missing_ok=True)
@@ -39,7 +38,7 @@ _FILES: PlanLifetimeMap[_BroadcastFile] = PlanLifetimeMap()
 
 
 def broadcast_table(bridge: Bridge, write: Callable[[str], object]) -> Broadcast[bytes]:
-    """Broadcast the Arrow stream that `write` writes to a path; it lives as long as plans refer to it."""
+    """Broadcast the Arrow stream that `write` writes to a path; PySpark's file is deleted with the variable."""
     with tempfile.NamedTemporaryFile(prefix="penstock-build-") as file:
         write(file.name)
         broadcast = bridge.spark.sparkContext.broadcast(file.read())
@@ -50,26 +49,26 @@ def broadcast_table(bridge: Bridge, write: Callable[[str], object]) -> Broadcast
 class KeyRows:
     """The keys of a result as rows; `count` is their estimated number.
 
-    `write` writes the keys to a file as an Arrow stream, if necessary with jobs of a session. `broadcast` is the id of
-    the broadcast relation that has the keys, None if they come from another result.
+    `write` writes the keys as an Arrow stream to the file at a path; for that, it may run jobs of a session.
+    `broadcast_id` is the id of the broadcast relation that has the keys, None if they come from another result.
     """
 
-    def __init__(self, count: int, write: Callable[[Session, str], object], broadcast: int | None = None) -> None:
+    def __init__(self, count: int, write: Callable[[Session, str], object], broadcast_id: int | None = None) -> None:
         self._count = count
         self._write = write
-        self._broadcast = -1 if broadcast is None else broadcast
+        self._broadcast_id = -1 if broadcast_id is None else broadcast_id
         self._number = next(_NUMBERS)
         self._lock = threading.Lock()
         self._broadcast_rows: Broadcast[bytes] | None = None
 
-    def mark(self, bridge: Bridge, condition: Expression, bloom: JvmObject) -> Expression:
-        """Return the expression that tests a Bloom filter of these keys, marked with their number.
+    def tag_filter(self, bridge: Bridge, condition: Expression, bloom: JvmObject) -> Expression:
+        """Return `condition`, which tests a Bloom filter of these keys, with the number of the keys as a tag.
 
-        The filter value is shared by all copies of the expression, so the keys live as long as any copy.
+        All copies of the expression share the filter `bloom`, so the keys live as long as any copy.
         """
-        marked = bridge.helper("KeyRows").tagged(condition, self._number, self._broadcast, self._count)
-        _MARKED.keep(bridge, self._number, bloom, self)
-        return Expression(bridge, marked)
+        tagged = bridge.helper("KeyRows").tagged(condition, self._number, self._broadcast_id, self._count)
+        _TAGGED_KEYS.keep(bridge, self._number, bloom, self)
+        return Expression(bridge, tagged)
 
     def rows(self, session: Session) -> Broadcast[bytes]:
         """Return the keys as a broadcast Arrow stream with columns ``k0``, ``k1`` and so on."""
@@ -79,9 +78,9 @@ class KeyRows:
             return self._broadcast_rows
 
 
-_MARKED: PlanLifetimeMap[KeyRows] = PlanLifetimeMap()
+_TAGGED_KEYS: PlanLifetimeMap[KeyRows] = PlanLifetimeMap()
 
 
 def key_rows(number: int) -> KeyRows | None:
     """Return the keys with a number, None if they have been released."""
-    return _MARKED.get(number)
+    return _TAGGED_KEYS.get(number)

@@ -1,8 +1,8 @@
-"""How the rows of physical plans are partitioned, according to Spark's own plans.
+"""How the rows of physical plans are partitioned (*layout*), according to Spark's own plans.
 
 A leaf declares the partitioning that Spark reports for the plan of its rows, including the ranges that tasks read
-(`layout`). Spark treats two inputs as co-partitioned only if they have the same ranges, and never repartitions another
-input to match (`shareable`).
+(`layout`). With `as_shareable`, Spark treats two inputs as co-partitioned only if they have the same ranges, and never
+repartitions one input to match the other.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
     return None if partitioning is None else Partitioning(bridge, partitioning)
 
 
-def shareable(layout: Partitioning | None) -> Partitioning | None:
-    """Return a partitioning that inputs of an operator can share if they read the same ranges.
+def as_shareable(layout: Partitioning | None) -> Partitioning | None:
+    """Return a partitioning that Spark treats as equal for inputs with the same ranges (``CoalescedLayouts.java``).
 
-    If Spark tries to repartition another input to match it, planning fails (`is_refused`, ``CoalescedLayouts.java``).
+    Planning fails if Spark tries to repartition another input to match it, see `is_repartition_refused`.
     """
     if layout is None:
         return None
@@ -37,7 +37,7 @@ def shareable(layout: Partitioning | None) -> Partitioning | None:
     return Partitioning(bridge, bridge.helper("CoalescedLayouts", on_executors=True).of(layout))
 
 
-def is_refused(error: BaseException) -> bool:
+def is_repartition_refused(error: BaseException) -> bool:
     """Whether planning failed because Spark tried to repartition an input to match merged subpartitions."""
     return "no other input can be repartitioned like coalesced subpartitions" in str(error)
 
@@ -45,18 +45,18 @@ def is_refused(error: BaseException) -> bool:
 def joins_its_leaves(physical: PhysicalPlan) -> bool:
     """Whether a physical plan is a sort-merge or shuffled hash join directly over two leaves, without exchanges.
 
-    Only such a join may have inputs with split subpartitions: it only joins the rows of a task with each other.
+    Only such a join may have inputs with split subpartitions: it joins only rows of the same task.
     """
     plan = physical._handle
     if class_name(plan) == "AdaptiveSparkPlanExec":
         plan = plan.initialPlan()
-    plan = _without_narrow(plan)
+    plan = _below_narrow(plan)
     return class_name(plan) in {"SortMergeJoinExec", "ShuffledHashJoinExec"} and all(
-        class_name(_without_narrow(side)) == "RDDScanExec" for side in children(plan)
+        class_name(_below_narrow(side)) == "RDDScanExec" for side in children(plan)
     )
 
 
-def _without_narrow(plan: Any) -> Any:
+def _below_narrow(plan: Any) -> Any:
     while class_name(plan) in {"ProjectExec", "FilterExec", "SortExec", "WholeStageCodegenExec", "InputAdapter"}:
         plan = plan.child()
     return plan

@@ -21,11 +21,11 @@ class LocalDir:
     """A local folder of ``spark.local.dir``, and the free bytes of its disk."""
 
     path: str
-    free: int
+    free_bytes: int
 
 
 def local_dirs(bridge: Bridge) -> list[LocalDir]:
-    """Return the folders; empty if tasks run on other machines.
+    """Return the existing folders; empty if tasks run on other machines.
 
     The settings have the same precedence as in Spark (``Utils.getConfiguredLocalDirs``, Spark 4.0 to 4.3).
     """

@@ -1,4 +1,4 @@
-"""Runs of a DataFrame in plain Spark, for comparison with the rows of a job."""
+"""Runs of a DataFrame in plain Spark, to compare its rows with those of a job."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def in_user_session(bridge: Bridge, df: DataFrame) -> DataFrame:
 
 
 def with_other_partitions(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Return a DataFrame in a session of its own, `other_session`, on which a deterministic result does not depend."""
+    """Return a DataFrame of the same query in `other_session`; rows that depend on numbers of partitions may differ."""
     return dataframe(other_session(bridge), analyzed_plan(bridge, df))
 
 
 def other_session(bridge: Bridge) -> Session:
     """Return a clone of the user's session whose shuffles have different numbers of partitions."""
     partitions = int(bridge.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
-    others = partitions // 2 + 1 if partitions > 9 else partitions + 1
-    settings = {"spark.sql.shuffle.partitions": str(others), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    other = partitions // 2 + 1 if partitions > 9 else partitions + 1
+    settings = {"spark.sql.shuffle.partitions": str(other), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
     return clone_with(bridge.session, settings)
 
 
@@ -44,24 +44,24 @@ def run_without_rows(df: DataFrame) -> None:
 def nondeterminism_reason(df: DataFrame) -> str:
     """Return why a DataFrame's rows may differ between runs, such as ``rand``; empty if no reason is detected."""
     query = df._jdf.queryExecution()
-    return _nondeterminism_reason(query.optimizedPlan(), query.analyzed())
+    return _nondeterminism_reason(query.optimizedPlan(), query.analyzed())  # the optimizer merges and moves limits
 
 
 def plan_nondeterminism_reason(plan: LogicalPlan) -> str:
-    """Return why an optimised plan's rows may differ between runs; empty if no reason is detected."""
+    """Return why an optimized plan's rows may differ between runs; empty if no reason is detected."""
     return _nondeterminism_reason(plan._handle, plan._handle)
 
 
-def _nondeterminism_reason(optimized: Any, displayed: Any) -> str:
+def _nondeterminism_reason(optimized: Any, plan_with_limits: Any) -> str:
     if not optimized.deterministic():
-        return "it has an expression that is not deterministic, such as rand, uuid or a function marked so"
-    if any(class_name(node) in _LIMITS and not _has_order(node) for node in walk(displayed)):
+        return "it has an expression that is not deterministic, such as rand, uuid or a function marked as such"
+    if any(class_name(node) in _LIMITS and not _has_order(node) for node in walk(plan_with_limits)):
         return "it selects some of its rows without an order (LIMIT or OFFSET without ORDER BY)"
     return ""
 
 
 def _has_order(limit: Any) -> bool:
-    """Whether the rows below a limit are ordered, or there is only a single row."""
+    """Whether the rows below a limit have an order, or there is only a single row."""
     below = limit
     while class_name(below) in {"Project", "SubqueryAlias", *_LIMITS}:
         (below,) = children(below)

@@ -1,12 +1,13 @@
-"""Queries that Spark's planner delegates to Penstock: the planner hook, the runner interface, and the replies."""
+"""Queries that Spark's planner delegates to Penstock: the planner hook, the runner's interface, and the replies."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -22,10 +23,6 @@ from penstock.spark.plans.dataframes import HINT_SIZES
 from penstock.spark.plans.logical_plan import LogicalPlan
 from penstock.spark.run.exchange import physical_plan
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-
 log = logging.getLogger("penstock.extension")
 
 _ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
@@ -35,13 +32,13 @@ _ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.
 class WriteCommand:
     """The command that writes a query's rows."""
 
-    folders: tuple[str, ...]
-    """The partition columns."""
+    partition_columns: tuple[str, ...]
     has_buckets: bool
     """Whether each task writes a file for each bucket."""
     options: Mapping[str, str] = field(default_factory=dict)
+    """The ``sink.`` settings among the writer's options or the table's OPTIONS."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """The ``sink.`` settings of the writer, or of the table's OPTIONS, and of the table's TBLPROPERTIES."""
+    """The ``sink.`` settings among the table's TBLPROPERTIES."""
 
 
 class QueryRunner(Protocol):
@@ -58,9 +55,9 @@ class QueryRunner(Protocol):
 
 
 class DelegatedQuery:
-    """A query that Spark has delegated, and that a thread of the JVM waits for.
+    """A query that Spark has delegated to Penstock; a thread of the JVM, the *waiting thread*, waits for its reply.
 
-    It is cancelled by its `number`. `bridge` is the bridge of the query's own session.
+    `number` identifies the query for `QueryRunner.cancel`. `bridge` is the bridge of the query's session.
     """
 
     def __init__(self, spark: SparkSession, handle: Any) -> None:
@@ -70,12 +67,12 @@ class DelegatedQuery:
 
     @cached_property
     def plan(self) -> LogicalPlan:
-        """The query's optimised plan."""
+        """The query's optimized plan."""
         return LogicalPlan(self.bridge, self._handle.plan())
 
     @cached_property
-    def written(self) -> WriteCommand | None:
-        """The command that writes the rows; None if there is none, or if no option of sinks is set."""
+    def write_command(self) -> WriteCommand | None:
+        """The command that writes the rows; None if there is no command, or if no option of sinks is set."""
         answer = self._handle.writeFacts()
         if answer is None:
             return None
@@ -88,36 +85,36 @@ class DelegatedQuery:
         return bool(self._handle.preparesFolder())
 
     def compute_last_stage(self, df: DataFrame) -> PhysicalPlan:
-        """Compute the rows of the last stage; return a plan that reads them."""
+        """Compute and cache the rows of the last stage; return a plan that reads them."""
         bridge = Bridge(df.sparkSession)
         rows = LogicalPlan(bridge, self._handle.cacheRows(df._jdf))
         return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
 
     @cached_property
     def properties(self) -> LocalProperties:
-        """The Spark job settings of the waiting thread: job group, tags, scheduler pool."""
+        """The local properties of the waiting thread, such as job group, tags and scheduler pool."""
         return LocalProperties(self.bridge, self._handle.properties())
 
     @property
-    def text(self) -> str | None:
-        """The query's SQL text; None for a DataFrame action, also if it transforms the rows of an SQL text."""
+    def sql_text(self) -> str | None:
+        """The query's SQL text; None if DataFrame methods created the query or transform the rows of an SQL text."""
         text = self._handle.sqlText()
         return None if text is None else str(text)
 
     @property
-    def page(self) -> str | None:
-        """The page of the waiting SQL execution in Spark's UI, None if Spark has no page."""
-        page = self._handle.sparkPage()
+    def ui_page(self) -> str | None:
+        """The address of the waiting SQL execution in Spark's UI, None without UI."""
+        page = self._handle.uiPage()
         return None if page is None else str(page)
 
     @property
     def description(self) -> str | None:
-        """The job description of the waiting thread; None if Penstock has set it, for a vertex."""
+        """The job description of the waiting thread; None if it is not set, or describes a vertex."""
         return None if self._property("penstock.inside") else self._property("spark.job.description")
 
     @property
-    def line(self) -> str | None:
-        """PySpark's name of the action, such as ``collect at job.py:3``."""
+    def call_site(self) -> str | None:
+        """The action and its line in the user's program, such as ``collect at job.py:3``; None if PySpark set none."""
         return self._property("callSite.short")
 
     def _property(self, key: str) -> str | None:
@@ -129,10 +126,10 @@ class DelegatedQuery:
         self._handle.complete(rows)
 
     def reply_explanation(self, explanation: str) -> None:
-        """Reply with an explanation of the job; lines that belong to another line are indented further."""
+        """Reply with an explanation of the job, in lines; details are indented. Empty if there is no explanation."""
         self._handle.explain(explanation)
 
-    def leave(self) -> None:
+    def decline(self) -> None:
         """Reply that Spark must run the query itself."""
         self._handle.decline()
 
@@ -151,16 +148,16 @@ class SparkError(JvmObject):
 
 
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
-    """Return the exception of a Spark job behind an error, None if the query itself did not fail.
+    """Return the exception of Spark that caused an error, None if the query itself is not the cause.
 
-    Errors of Spark's analyser or planner are not the query's: Spark has analysed it before, so a plan that Penstock
-    built may be the cause.
+    Errors of Spark's analyzer or planner are ignored: Spark has analyzed the query without an error before it was
+    delegated, so the cause may be a plan that Penstock built.
     """
     while error is not None:
         thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
             return SparkError(bridge, thrown) if _is_query_error(thrown) else None
-        # PySpark 4.0 and 4.1 replace Spark's error by a Python error, and keep Spark's only as its context.
+        # PySpark 4.0 and 4.1 replace Spark's error by a Python error, which has Spark's error only as its context.
         is_hidden = error.__suppress_context__ and not isinstance(error, CapturedException)
         error = error.__cause__ or (None if is_hidden else error.__context__)
     return None
@@ -176,7 +173,7 @@ def _is_query_error(thrown: Any) -> bool:
 
 
 def executed_plan(df: DataFrame) -> PhysicalPlan:
-    """Return a DataFrame's physical plan, which ignores cached data: a query being cached would read its own cache."""
+    """Return a DataFrame's physical plan without cached data: a query that is being cached would read its own cache."""
     bridge = Bridge(df.sparkSession)
     return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
 
@@ -187,30 +184,30 @@ def install(bridge: Bridge) -> None:
 
 
 class Service(JvmObject):
-    """The JVM object that selects the queries to delegate and passes them to a runner."""
+    """The JVM object that decides which queries to delegate, and passes them to a runner (``QueryHook.Service``)."""
 
 
 class QueryPredicate(JvmObject):
-    """A condition on optimised plans (``java.util.function.Predicate``)."""
+    """A condition on optimized plans (``java.util.function.Predicate``)."""
 
 
-def use(bridge: Bridge, service: Service | None) -> None:
-    """Delegate queries to a service from now on; None turns delegation off."""
-    bridge.helper("QueryHook").use(service)
+def set_service(bridge: Bridge, service: Service | None) -> None:
+    """Set the service to which Spark delegates new queries; None turns delegation off."""
+    bridge.helper("QueryHook").setService(service)
 
 
-def current(bridge: Bridge) -> Service | None:
-    """Return the current service."""
+def current_service(bridge: Bridge) -> Service | None:
+    """Return the current service, None if delegation is off."""
     service = bridge.helper("QueryHook").current()
     return None if service is None else Service(bridge, service)
 
 
-def is_same_session(session: SparkSession, other: SparkSession) -> bool:
+def is_same_session(session: SparkSession, other_session: SparkSession) -> bool:
     """Whether two PySpark objects refer to the same Spark session."""
-    return bool(session._jsparkSession.equals(other._jsparkSession))
+    return bool(session._jsparkSession.equals(other_session._jsparkSession))
 
 
-def service(
+def create_service(
     bridge: Bridge,
     runner: QueryRunner,
     threshold: int,
@@ -223,9 +220,9 @@ def service(
 ) -> Service:
     """Return a service that delegates queries to a runner.
 
-    Spark runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small`, or the settings
-    of their session have one of the `prefixes`. A native engine computes small queries with `min_exchanges` faster than
-    Spark. `engine` decides whether it can compute an optimised plan completely; None if no engine is used.
+    Spark itself runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small` is true,
+    or a setting of their session has one of the `prefixes`. Small queries with at least `min_exchanges`
+    exchanges are delegated, too, if `engine` says that the native engine can compute them; None without engine.
     `has_sink_options` says whether an option for all sessions sets the tasks or file sizes of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -235,22 +232,22 @@ def service(
     return Service(bridge, handle)
 
 
-def end(bridge: Bridge) -> None:
-    """Let Spark run all queries of the application from now on, including queries that are planned already."""
+def end_delegation(bridge: Bridge) -> None:
+    """Let Spark itself run all queries of the application from now on, including those that are already planned."""
     if SparkContext._active_spark_context is None:  # the JVM may have exited, and PySpark would print an error
         return
     bridge.helper("QueryHook").end()
 
 
-def counts(bridge: Bridge) -> dict[str, int]:
-    """Return the numbers of queries planned for Penstock, and left to Spark by reason; empty if the JVM has exited."""
+def query_counts(bridge: Bridge) -> dict[str, int]:
+    """Return the number of delegated queries, and those of declined queries by reason; empty if the JVM has exited."""
     try:
         return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
     except (Py4JError, OSError, TypeError):  # with a broken connection, py4j returns a package, which is not callable
         return {}
 
 
-class _Callback:
+class _Callback:  # passes the calls of the JVM to a runner
     class Java:
         """The interface that py4j implements."""
 
@@ -261,7 +258,7 @@ class _Callback:
         self._runner = runner
 
     def accept(self, action: str, handle: Any) -> None:
-        """Run, cancel or explain a query: call the runner's method with the name of the action."""
+        """Call the runner's method with the name of the action: run, cancel or explain."""
         try:
             getattr(self._runner, action)(DelegatedQuery(self._spark, handle))
         except Exception:
@@ -270,7 +267,7 @@ class _Callback:
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:
-    """Wrap a JVM session; PySpark's constructor would also make it the session of ``rdd.toDF`` in the whole process."""
+    """Wrap a JVM session; PySpark's constructor would also make it the default session of ``rdd.toDF``."""
     if spark._jsparkSession.equals(handle):
         return spark
     session = SparkSession.__new__(SparkSession)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from penstock.spark.bridge.handles import PhysicalPlan, Session
     from penstock.spark.bridge.jvm import Bridge
 
 
 class StageRewriter(Protocol):
-    """Replaces parts of physical plans; if they fail at run time, Spark computes the same rows."""
+    """Replaces parts of physical plans by operators of a native engine; if one fails, Spark computes the rows."""
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Return a physical plan with parts replaced; it has no exchanges yet."""
+        """Return `plan`, which has no exchanges yet, with replaced parts."""
 
     def fail_fast(self, bridge: Bridge) -> AbstractContextManager[None]:
         """End the jobs of the block at the first failure of the engine, regardless of ``spark.task.maxFailures``."""
 
     def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
-        """Replace nothing from now on if an error may come from the engine; return whether it may."""
+        """Return whether the engine may have raised an error; if so, replace nothing from now on."""
 
-    def declines_last_stage(self, above: PhysicalPlan) -> bool:
-        """Replace nothing from now on if the last stage has a replaced part, which Spark could not compute again."""
+    def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
+        """Return whether the last stage has a replaced part, which has no fallback; if so, replace nothing anymore."""
 
     def report_rows(self, bridge: Bridge) -> None:
-        """Report the rows that the engine has read to the plan that has run, and record failures."""
+        """Record in the executed plan how many rows the engine has read, and record failures."""
 
     @property
     def rows_returned(self) -> int | None:
-        """The rows that the engine has returned to the exchange of the plan that has run; None if that is unknown."""
+        """The number of rows that the engine has returned to the exchange of the executed plan; None if unknown."""

@@ -1,7 +1,8 @@
-"""Verification of rows: whether they are in the declared partitions, and whether a filter drops no matching rows."""
+"""Verification of rows: whether they are in their declared partitions, and whether a filter drops matching rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -13,21 +14,19 @@ from penstock.spark.run.exchange import physical_plan
 from penstock.spark.run.exchange.results import READ, STAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.run.filters import KeySet
 
 
 def check_layout(rows: InternalRows, layout: Partitioning, output: Attributes, subject: str) -> InternalRows:
-    """Return rows whose tasks fail, naming `subject`, at the first row that is not in its declared partition."""
+    """Return the rows; a task fails at its first row in another partition than declared; the error names `subject`."""
     bridge = rows._bridge
     checked = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, subject)
     return InternalRows(bridge, checked)
 
 
 def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -> Partitioning | None:
-    """Return the partitioning of tasks that each read a range of subpartitions; None if the rows are not hashed."""
+    """Return the partitioning of rows if each task reads a range of subpartitions; None if the rows are not hashed."""
     if layout is None or class_name(layout._handle) != "HashPartitioning":
         return None
     bridge = layout._bridge
@@ -37,33 +36,33 @@ def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -
 
 
 def dropped_keys_condition(keys: Sequence[Expression], key_set: KeySet) -> Expression:
-    """Return a condition for rows that a filter would drop although the filter was built from their keys.
+    """Return a condition that selects rows which a filter would drop although it was built from their keys.
 
-    Rows with a null key match nothing, so they do not count.
+    The condition is false for rows with a null key, as null matches nothing.
     """
     bridge = keys[0]._bridge
     is_not_null, both = bridge.find(EXPRESSIONS + "IsNotNull"), bridge.find(EXPRESSIONS + "And")
-    no_nulls = reduce(both, map(is_not_null, keys))
+    has_no_nulls = reduce(both, map(is_not_null, keys))
     if key_set.is_empty:
-        return Expression(bridge, no_nulls)
-    passing = [filters.might_contain(key_set, keys), *filters.source_conditions(key_set, keys)]
-    return Expression(bridge, both(no_nulls, bridge.find(EXPRESSIONS + "Not")(reduce(both, passing))))
+        return Expression(bridge, has_no_nulls)
+    filter_conditions = [filters.might_contain(key_set, keys), *filters.source_conditions(key_set, keys)]
+    return Expression(bridge, both(has_no_nulls, bridge.find(EXPRESSIONS + "Not")(reduce(both, filter_conditions))))
 
 
 def count_rows(rows: InternalRows) -> int:
-    """Count rows by reading all of them, so that `check_layout` applies."""
+    """Count rows by reading all of them, so that `check_layout` checks each."""
     return int(rows._handle.count())
 
 
 def has_matching_row(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
-    """Whether any row of a plan meets a condition."""
+    """Whether any row of a plan satisfies a condition."""
     matches = rows.filtered_by([condition])
     without_columns = matches.projected(matches.output.take([]))
     return not physical_plan(session, without_columns).rows()._handle.isEmpty()
 
 
 def count_exchanged_rows(plan: PhysicalPlan) -> int:
-    """Count the rows that a plan reads from the only exchange below it, by reading them."""
+    """Count the rows that a plan reads from its only exchange, by reading them."""
     node = plan._handle
     while class_name(node) not in {STAGE, READ, "ColumnsToRows"}:
         (node,) = children(node)

@@ -1,14 +1,14 @@
-"""State stores before Spark 4.2, which lacks offline tools for them: rows are read, grouped and written one by one.
+"""State stores of Spark before 4.2, which has no offline tools: rows are read, grouped and written one by one.
 
-Rows are read with the source ``statestore`` and written with the stores' own providers. Operators with column families
-in their state are rejected.
+Rows are read with the data source ``statestore``, and written with the stores' own providers. Operators whose state has
+column families are rejected.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 from penstock.spark.state.state_store import (
     STATE,
     GroupCount,
@@ -36,21 +36,21 @@ _TRAILING_KEY_COLUMNS = {
 }
 """Supported stores, and the number of key columns after the columns by which the operator groups its rows."""
 _WRITE_SETTINGS = {
-    # Write a complete snapshot for each group now, which maintenance would upload later.
+    # Write a complete snapshot of each group at once; otherwise Spark's maintenance task would upload it later.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
-    # Rows are counted here; Spark's count would look up every key before each put.
+    # Penstock counts the rows; for its own count, Spark would look up every key before each put.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # The coordinator of stores only tracks running queries (both settings since Spark 4.1).
+    # Spark's coordinator of state stores only tracks running queries (both settings since Spark 4.1).
     "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
     "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
 }
-"""Settings for writing stores."""
-_MOST_OPEN = 64
-"""Maximum number of groups that a task writes at once. RocksDB allocates eight megabytes for each."""
+"""Spark settings for writing stores."""
+_MAX_OPEN_GROUPS = 64
+"""Maximum number of groups that a task writes at the same time. RocksDB allocates 8 MiB for each."""
 
 
 class RowSession(StateSession):
-    """A session that reads state stores before Spark 4.2, with the settings of the query's first batch."""
+    """A session that reads state before Spark 4.2; `conf` and the key `encoding` are those of the query."""
 
     def __init__(self, bridge: Bridge, format_version: int, conf: dict[str, str], encoding: str) -> None:
         super().__init__(bridge, format_version)
@@ -58,16 +58,12 @@ class RowSession(StateSession):
         self._format_version = format_version
         self._encoding = encoding
         self._release = f"Spark {bridge.spark.version}"
+        self.row_by_row_note = f"{self._release} writes state row by row; old groups are read once"
 
     @property
-    def rows_only(self) -> str:
-        """A note on why and how stores are rewritten row by row."""
-        return f"{self._release} writes state row by row; old groups are read once"
-
-    @property
-    def obstacle(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Why this Spark release cannot rewrite the state, None if it can."""
-        if self._format_version > 1 and self.bridge.version < (4, 1):  # version 2 has unique ids
+        if self._format_version > 1 and self.bridge.version < (4, 1):  # state stores of version 2 have unique ids
             version = f"its checkpoint has format version {self._format_version}"
             return f"{version}, which only a running query can read in {self._release}; Spark 4.1 can rescale it"
         return compile_problem(self.bridge, _MOVER)
@@ -77,23 +73,23 @@ class RowSession(StateSession):
         return RowRewrite(self, format_version, source, batch, target)
 
     def _mover(
-        self, location: str, batch: int, operator: int, store: str, old: int, new: int
+        self, location: str, batch: int, operator: int, store: str, old_groups: int, new_groups: int
     ) -> tuple[Any, Any, list[str]]:
-        """Return an object that reads a store in tasks, the type of its keys, and its grouping columns."""
+        """Return a `RowMover` that reads a store, the type of the store's keys, and its grouping columns."""
         metadata = operator_metadata(self.bridge, self._session, location, batch, operator)
-        trailing = _TRAILING_KEY_COLUMNS.get((str(metadata.operatorInfo().operatorName()), store))
-        if trailing is None or self._encoding != "unsaferow":
-            subject = "of this operator" if trailing is None else f"whose keys are encoded as {self._encoding}"
+        trailing_columns = _TRAILING_KEY_COLUMNS.get((str(metadata.operatorInfo().operatorName()), store))
+        if trailing_columns is None or self._encoding != "unsaferow":
+            subject = "of this operator" if trailing_columns is None else f"whose keys are encoded as {self._encoding}"
             raise ValueError(f"state {subject} cannot be rescaled before Spark 4.2, and this is {self._release}")
         rows = self._reader(location, batch, operator, store).load()
         key, value = (rows.schema().apply(column).dataType() for column in ("key", "value"))
         columns = [str(column) for column in key.fieldNames()]
-        group_columns = columns[: len(columns) - trailing]
+        group_columns = columns[: len(columns) - trailing_columns]
         factory, groups = self._readers(rows)
         if not group_columns and len(groups) > 1:
             raise ValueError(f"its state has no key, but {len(groups)} key groups instead of one")
         mover = new_instance(self.bridge, _MOVER)
-        mover.setSource(factory, groups, old, new, key, value, len(group_columns))
+        mover.setSource(factory, groups, old_groups, new_groups, key, value, len(group_columns))
         return mover, key, group_columns
 
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
@@ -102,11 +98,11 @@ class RowSession(StateSession):
         return group_columns
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Return the number of rows of each key group of a store; raise if a row belongs to another group."""
+        """Return the number of rows of each key group of a store; raise if a row belongs to a different group."""
         mover, _, _ = self._mover(location, batch, store.operator, store.name, groups, groups)
-        return self._counted(mover, range(groups if store.keyed else 1))
+        return self._count_rows(mover, range(groups if store.is_keyed else 1))
 
-    count_with_sql = count
+    count_with_sql = count  # these rows have no column `partition_key` for SQL
 
 
 class RowRewrite(RowRewriter):
@@ -117,27 +113,28 @@ class RowRewrite(RowRewriter):
         for key, value in (session.conf | _WRITE_SETTINGS).items():
             self._session.conf().set(key, value)
 
-    def rewrite_rows(self, store: StoreId, old: int, groups: int, tasks: GroupTasks) -> RewrittenStore:
+    def rewrite_rows(self, store: StoreId, old_groups: int, new_groups: int, tasks: GroupTasks) -> RewrittenStore:
         """Write a store as a snapshot for each new group."""
         batches = [
-            (reads, writes[first : first + _MOST_OPEN])
+            (reads, writes[start : start + _MAX_OPEN_GROUPS])
             for reads, writes in tasks
-            for first in range(0, len(writes), _MOST_OPEN)
+            for start in range(0, len(writes), _MAX_OPEN_GROUPS)
         ]
-        mover, key, _ = self._reading._mover(self._source, self._batch, store.operator, store.name, old, groups)
+        store_location = self._source, self._batch, store.operator, store.name
+        mover, key, _ = self._reader_session._mover(*store_location, old_groups, new_groups)
         no_options = self.bridge.companion("scala.collection.immutable.Map").empty()
         conf = self.bridge.find(f"{STATE}StateStoreConf")(self._session.sessionState().conf(), no_options)
         hadoop_conf = self.bridge.find("org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf)
-        version = self._batch + 2  # of the state of the next batch: batch 0 creates version 1
+        version = self._batch + 2  # the version of the next batch: batch 0 creates version 1
         location = f"{self._target}/state", store.operator, store.name, version
         mover.setTarget(conf, hadoop_conf, self._key_encoder(store, key), *location)
-        return self._moved(mover, batches)
+        return self._move(mover, batches)
 
     def _key_encoder(self, store: StoreId, key: Any) -> Any:
-        """Return the key encoding: the query looks up some keys by their prefix."""
+        """Return the key encoding, which depends on whether the query looks up keys by a prefix."""
         operator = operator_metadata(self.bridge, self._session, self._source, self._batch, store.operator)
         (metadata,) = (info for info in operator.stateStoreInfo() if info.storeName() == store.name)
-        first = int(metadata.numColsPrefixKey())
-        if first:
-            return self.bridge.find(f"{STATE}PrefixKeyScanStateEncoderSpec")(key, first)
+        prefix_columns = int(metadata.numColsPrefixKey())
+        if prefix_columns:
+            return self.bridge.find(f"{STATE}PrefixKeyScanStateEncoderSpec")(key, prefix_columns)
         return self.bridge.find(f"{STATE}NoPrefixKeyStateEncoderSpec")(key)

@@ -1,14 +1,14 @@
 """State stores that hold key groups in memory, with snapshots and changes in files: Spark's default.
 
-Spark's offline tools reject them (``UNSUPPORTED_PROVIDER``), so rows are read with the source ``statestore``, and
-grouped by the same ``StatePartitionKeyExtractor`` as those of RocksDB (Spark 4.2 and 4.3).
+Spark's offline tools reject these stores (``UNSUPPORTED_PROVIDER``). So rows are read with the data source
+``statestore``, and grouped by the same ``StatePartitionKeyExtractor`` as those of RocksDB (Spark 4.2 and 4.3).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.java_classes import new_instance
 from penstock.spark.state.state_store import (
     GroupCount,
     RewrittenStore,
@@ -29,17 +29,14 @@ _MOVER = "SnapshotMover"
 class SnapshotSession(StateSession):
     """A session that reads in-memory stores; `join_format` is the format version of the state of joins."""
 
+    row_by_row_note = "old groups are read once, new ones are written as snapshots"
+
     def __init__(self, bridge: Bridge, format_version: int, join_format: int) -> None:
         super().__init__(bridge, format_version)
         self._join_format = join_format
 
     @property
-    def rows_only(self) -> str:
-        """A note on why and how stores are rewritten row by row."""
-        return "old groups are read once, new ones are written as snapshots"
-
-    @property
-    def obstacle(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Why this Spark release cannot rewrite the state, None if it can."""
         problem = compile_problem(self.bridge, _MOVER)
         return None if problem is None else f"snapshots of its state store cannot be written: {problem}"
@@ -51,9 +48,10 @@ class SnapshotSession(StateSession):
     def _mover(self, location: str, batch: int, operator: int, store: str, groups: int) -> Any:
         rows = self._reader(location, batch, operator, store).load()
         key, value = (rows.schema().apply(column).dataType() for column in ("key", "value"))
-        name = operator_metadata(self.bridge, self._session, location, batch, operator).operatorInfo().operatorName()
+        metadata = operator_metadata(self.bridge, self._session, location, batch, operator)
+        operator_name = str(metadata.operatorInfo().operatorName())
         mover = new_instance(self.bridge, _MOVER)
-        mover.setSource(*self._readers(rows), groups, key, value.length(), str(name), store, self._join_format)
+        mover.setSource(*self._readers(rows), groups, key, value.length(), operator_name, store, self._join_format)
         return mover
 
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
@@ -64,16 +62,16 @@ class SnapshotSession(StateSession):
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Return the number of rows, and of misplaced rows, of each key group of a store."""
         mover = self._mover(location, batch, store.operator, store.name, groups)
-        return self._counted(mover, range(groups if store.keyed else 1))
+        return self._count_rows(mover, range(groups if store.is_keyed else 1))
 
-    count_with_sql = count
+    count_with_sql = count  # these rows have no column `partition_key` for SQL
 
 
 class SnapshotRewrite(RowRewriter):
     """Rewrites in-memory stores."""
 
-    def rewrite_rows(self, store: StoreId, old: int, groups: int, tasks: GroupTasks) -> RewrittenStore:  # noqa: ARG002
+    def rewrite_rows(self, store: StoreId, old_groups: int, new_groups: int, tasks: GroupTasks) -> RewrittenStore:  # noqa: ARG002
         """Write a store as a snapshot for each new group."""
-        mover = self._reading._mover(self._source, self._batch, store.operator, store.name, groups)
-        mover.setTarget(*self._writing(store))
-        return self._moved(mover, tasks)
+        mover = self._reader_session._mover(self._source, self._batch, store.operator, store.name, new_groups)
+        mover.setTarget(*self._target_arguments(store))
+        return self._move(mover, tasks)

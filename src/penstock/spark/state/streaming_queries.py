@@ -1,9 +1,10 @@
-"""Running streaming queries: ending them between batches, replacing the run of a handle, and properties of sinks."""
+"""Running streaming queries: stopping a query between batches, handles of its runs, and properties of its sink."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -14,27 +15,27 @@ from pyspark.util import InheritableThread
 from penstock.spark.bridge.jvm import Bridge, class_name, option, root_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _POLL_SECONDS = 0.02
-"""Seconds between two checks of a query that ends: short compared to a rescale, which takes at least a second."""
-_START_MILLISECONDS = 60_000
-"""Milliseconds that a query has to open its sources."""
+"""Seconds between two checks of a stopping query: short compared to a rescale, which takes at least a second."""
+_START_TIMEOUT_MILLISECONDS = 60_000
+"""Time for a query to open its sources."""
 
 
-class _EndState(Enum):
-    """The state that ``QueryEnd.java`` reports."""
+class _StopOutcome(Enum):
+    """What ``QueryEnd.java`` has done to stop a query."""
 
     RUNS = "it runs"
-    """It has not finished its batch yet."""
+    """The query was not stopped, as its batch has not ended yet."""
     ENDS = "it ends"
+    """The query ends before its next batch, without an interrupt."""
     WOKEN = "it was woken, and ends"
-    """It was interrupted while it waited for its next batch."""
+    """The query was interrupted while it waited for its next batch."""
     ENDED = "it had ended"
+    """The query was stopped by something else."""
 
 
 class ReplaceableQuery(StreamingQuery):
@@ -53,12 +54,12 @@ class SinkFacts:
     """Properties of a query's sink that matter for a restart."""
 
     survives_restart: bool
-    """Whether a later run can continue with it: an in-memory table of appended or updated rows is lost."""
+    """Whether a later run can continue with the sink's rows: an in-memory table of appended or updated rows is lost."""
     folder: str | None
-    """The folder of a sink that writes files and logs each batch; None for other sinks."""
+    """The folder of a sink that writes files and a log of batches; None for other sinks."""
 
 
-def executing(query: StreamingQuery) -> Any:
+def stream_execution(query: StreamingQuery) -> Any:
     """Return the ``StreamExecution`` of a query."""
     inner: Any = query._jsq
     return inner.streamingQuery() if class_name(inner) == "StreamingQueryWrapper" else inner
@@ -66,48 +67,48 @@ def executing(query: StreamingQuery) -> Any:
 
 def sink_facts(query: StreamingQuery) -> SinkFacts:
     """Return the properties of a running query's sink."""
-    execution = executing(query)
+    execution = stream_execution(query)
     sink = execution.sink()
-    kind = class_name(sink)
-    complete = str(execution.outputMode().toString()) == "Complete"
-    folder = re.fullmatch(r"FileSink\[(.*)\]", str(sink.toString())) if kind == "FileStreamSink" else None
-    return SinkFacts(kind != "MemorySink" or complete, folder[1] if folder else None)
+    sink_class = class_name(sink)
+    is_complete = str(execution.outputMode().toString()) == "Complete"
+    folder = re.fullmatch(r"FileSink\[(.*)\]", str(sink.toString())) if sink_class == "FileStreamSink" else None
+    return SinkFacts(sink_class != "MemorySink" or is_complete, folder[1] if folder else None)
 
 
-def written_folder(bridge: Bridge, writer: DataStreamWriter) -> str | None:
+def output_path(bridge: Bridge, writer: DataStreamWriter) -> str | None:
     """Return the path that a query will write to, None if it has none."""
     path = option(bridge.invoke(writer._jwrite, "extraOptions").get("path"))
     return None if path is None else str(path)
 
 
-def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
-    """End a query without interrupting a batch; return whether it had ended already, or something else ended it.
+def stop_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
+    """Stop a query without interrupting a batch; return whether it had stopped before, or something else stopped it.
 
-    A stop in its last milliseconds may go unnoticed. A query that would have ended after this batch anyway counts as
-    ended by this call.
+    If something else stops the query in its last milliseconds, that may not be detected. A query that would have ended
+    after this batch anyway counts as stopped by this call.
     """
-    execution = executing(query)
-    active, terminated = (bridge.companion(_class_name(bridge, f"runtime.{name}")) for name in ("ACTIVE", "TERMINATED"))
+    execution = stream_execution(query)
+    active, terminated = (bridge.companion(_full_name(bridge, f"runtime.{name}")) for name in ("ACTIVE", "TERMINATED"))
     lock, state, thread = execution.awaitProgressLock(), execution.state(), execution.queryExecutionThread()
-    state_of_end = _EndState.RUNS
-    while state_of_end is _EndState.RUNS and thread.isAlive():
-        state_of_end = _EndState(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
+    outcome = _StopOutcome.RUNS
+    while outcome is _StopOutcome.RUNS and thread.isAlive():
+        outcome = _StopOutcome(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
     while thread.isAlive():
         time.sleep(_POLL_SECONDS)
-    is_interrupted = state_of_end is _EndState.ENDS and bool(thread.isInterrupted())  # also readable after its end
-    return is_interrupted or state_of_end in (_EndState.ENDED, _EndState.RUNS)
+    is_interrupted = outcome is _StopOutcome.ENDS and bool(thread.isInterrupted())  # something else interrupted it
+    return is_interrupted or outcome in (_StopOutcome.ENDED, _StopOutcome.RUNS)
 
 
 def failure_of(query: StreamingQuery) -> str | None:
-    """Return why a query failed, None if it did not."""
+    """Return why a query failed, None if it has not failed."""
     error = query.exception()
     return None if error is None else root_cause(error)
 
 
 def wait_until_started(query: StreamingQuery) -> str | None:
-    """Wait until a query has opened its sources; return why it failed, None if it did not."""
+    """Wait until a query has opened its sources; return why it failed, None if it has not failed."""
     try:
-        executing(query).awaitInitialization(_START_MILLISECONDS)
+        stream_execution(query).awaitInitialization(_START_TIMEOUT_MILLISECONDS)
     except Exception as error:  # noqa: BLE001 - a source may raise any class
         return failure_of(query) or root_cause(error)
     return failure_of(query)
@@ -115,16 +116,16 @@ def wait_until_started(query: StreamingQuery) -> str | None:
 
 def log_empty_batch(bridge: Bridge, log_folder: str, batch: int) -> None:
     """Record in the log of a file sink, which needs an entry for each batch, that a batch wrote no files."""
-    name, status = (_class_name(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
+    name, status = (_full_name(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
     log = bridge.find(name)(1, bridge.session._handle, log_folder, bridge.none)
     log.add(batch, bridge.new_array(status, []))
 
 
-def _class_name(bridge: Bridge, name: str) -> str:
-    """Return the full name of a streaming class from its name with the subpackage since Spark 4.1."""
+def _full_name(bridge: Bridge, name: str) -> str:
+    """Return the full name of a streaming class; `name` includes the subpackage that it has since Spark 4.1."""
     return _STREAMING + (name if bridge.version >= (4, 1) else name.rpartition(".")[2])
 
 
-def start_inheriting(name: str, target: Callable[[], object]) -> None:
+def start_with_local_properties(name: str, target: Callable[[], object]) -> None:
     """Start a daemon thread whose Spark jobs have the local properties of this thread, such as the scheduler pool."""
     InheritableThread(target=target, name=name, daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,16 @@ from markupsafe import Markup
 from penstock.base.units import show_bytes
 from penstock.history.lines import subpartitions_per_bar
 from penstock.web.charts import bars
-from penstock.web.findings import SKEWED
+from penstock.web.findings import SKEW_FACTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.history.record import TaskRecord, VertexRecord
     from penstock.web.steps import Step
 
-_HEIGHT = 20  # pixels, of a timeline
-_MIN_MARKED = 1 << 20
-"""The least bytes of a subpartition that can delay a task."""
-_MIN_HEIGHT = 0.5  # percent, of a bar
+_TIMELINE_HEIGHT = 20  # pixels
+_MIN_SKEWED_BYTES = 1 << 20
+"""The bytes from which a subpartition can be marked as skewed; a task reads many smaller subpartitions."""
+_MIN_BAR_HEIGHT = 0.5  # percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +30,37 @@ class Lane:
 
     task: TaskRecord
     is_slow: bool
-    line: Markup
+    timeline: Markup
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """The recorded tasks of a step, and the axis of their timelines.
 
-    `more` is a note about the tasks that were not recorded, empty if all were.
+    `note` says how many tasks were recorded; empty if all tasks were recorded.
     """
 
     tasks: tuple[Lane, ...]
     axis: Markup
-    more: str
+    note: str
 
     @classmethod
     def of(cls, step: Step, tasks: Sequence[TaskRecord]) -> Lanes:
         """Return the recorded tasks of a step."""
         begin = min((task.started for task in tasks), default=0.0)
         span = max((task.started + task.seconds - begin for task in tasks), default=0.0) or 1.0
-        slow = {stage.id: SKEWED * stage.typical for stage in step.stages if len(stage.seconds) > 2}
+        slow_seconds = {
+            stage.id: SKEW_FACTOR * stage.median_seconds for stage in step.stages if len(stage.task_seconds) > 2
+        }
         lanes = []
         for task in tasks:
-            is_slow = task.seconds > slow.get(task.stage, float("inf"))
+            is_slow = task.seconds > slow_seconds.get(task.stage, float("inf"))
             times = (task.started - begin, task.started - begin + task.seconds)
-            line = bars.time_line(span, [("run skewed" if is_slow else "run finished", times)], _HEIGHT)
+            line = bars.time_line(span, [("run skewed" if is_slow else "run finished", times)], _TIMELINE_HEIGHT)
             lanes.append(Lane(task, is_slow, Markup(line)))  # noqa: S704 - numbers only
-        hidden = step.tasks_run > len(tasks)
-        more = f"The first {len(tasks):,} of {step.tasks_run:,} tasks are shown." if hidden else ""
-        return cls(tuple(lanes), Markup(bars.axis(span)), more)  # noqa: S704 - numbers only
+        is_truncated = step.tasks_run > len(tasks)
+        note = f"The first {len(tasks):,} of {step.tasks_run:,} tasks are shown." if is_truncated else ""
+        return cls(tuple(lanes), Markup(bars.axis(span)), note)  # noqa: S704 - numbers only
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +74,19 @@ class Bar:
 
 
 def subpartition_bars(vertex: VertexRecord) -> list[Bar]:
-    """Return a bar for each recorded size of a subpartition.
-
-    Small subpartitions are never marked as skewed, as a task reads many of them.
-    """
+    """Return a bar for each recorded size of a subpartition."""
     sizes, count = vertex.subpartitions, vertex.subpartition_count
     highest = max(sizes, default=0) or 1
-    typical = statistics.median(sizes) if sizes else 0.0
-    width = subpartitions_per_bar(count)
+    median = statistics.median(sizes) if sizes else 0.0
+    group_size = subpartitions_per_bar(count)
     return [
         Bar(
-            _label(number * width, min((number + 1) * width, count) - 1, size),
+            _label(index * group_size, min((index + 1) * group_size, count) - 1, size),
             size,
-            max(100 * size / highest, _MIN_HEIGHT),
-            len(sizes) > 2 and size >= _MIN_MARKED and size > SKEWED * typical,
+            max(100 * size / highest, _MIN_BAR_HEIGHT),
+            len(sizes) > 2 and size >= _MIN_SKEWED_BYTES and size > SKEW_FACTOR * median,
         )
-        for number, size in enumerate(sizes)
+        for index, size in enumerate(sizes)
     ]
 
 

@@ -3,23 +3,23 @@
 
 const live = document.getElementById("live");
 const connection = document.getElementById("connection");
-const STEPS = [0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6, 2];
+const ZOOM_LEVELS = [0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6, 2];
 let zoom = null; // scale of the graph; null until the user chooses one
 
 async function refresh() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!answer.ok) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (!response.ok) return;
+  const updated = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("live");
   const open = new Set([...live.querySelectorAll("details")].filter((details) => details.open).map((details) => details.id));
   const offsets = [...live.querySelectorAll(".scroll")].map((area) => [area.scrollLeft, area.scrollTop]);
   const focused = document.activeElement && document.activeElement.id;
   const search = live.querySelector(".search");
-  live.replaceChildren(...fresh.childNodes);
+  live.replaceChildren(...updated.childNodes);
   // Keep the search form, as the user may be typing.
   if (search && live.querySelector(".search")) live.querySelector(".search").replaceWith(search);
-  live.dataset.events = fresh.dataset.events;
+  live.dataset.events = updated.dataset.events;
   live.querySelectorAll("details").forEach((details) => { if (open.has(details.id)) details.open = true; });
-  draw();
+  scaleGraph();
   live.querySelectorAll(".scroll").forEach((area, i) => { if (offsets[i]) [area.scrollLeft, area.scrollTop] = offsets[i]; });
   if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
 }
@@ -28,13 +28,13 @@ function follow() {
   const address = live.dataset.events;
   if (!address) return;
   const source = new EventSource(address);
-  let busy = false;
-  let again = false;
+  let isRefreshing = false;
+  let hasChanged = false;
   async function update() {
-    if (busy) { again = true; return; }
-    busy = true;
-    try { await refresh(); } finally { busy = false; }
-    if (again) { again = false; update(); }
+    if (isRefreshing) { hasChanged = true; return; }
+    isRefreshing = true;
+    try { await refresh(); } finally { isRefreshing = false; }
+    if (hasChanged) { hasChanged = false; update(); }
   }
   source.addEventListener("open", () => { connection.textContent = "live"; });
   source.addEventListener("changed", update);
@@ -44,7 +44,7 @@ function follow() {
 }
 
 // Scales the graph, and shows the zoom buttons.
-function draw() {
+function scaleGraph() {
   const svg = live.querySelector(".graph svg");
   const buttons = live.querySelector(".zoom");
   if (!svg || !buttons) return;
@@ -54,7 +54,7 @@ function draw() {
   svg.setAttribute("height", svg.viewBox.baseVal.height * zoom);
 }
 
-function fitting() {
+function fittingZoom() {
   const svg = live.querySelector(".graph svg");
   return Math.min(1, live.querySelector(".graph").clientWidth / svg.viewBox.baseVal.width);
 }
@@ -63,19 +63,19 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-zoom]");
   if (!button) return;
   const now = zoom === null ? 1 : zoom;
-  if (button.dataset.zoom === "fit") zoom = fitting();
-  if (button.dataset.zoom === "in") zoom = STEPS.find((step) => step > now + 0.01) || now;
-  if (button.dataset.zoom === "out") zoom = STEPS.findLast((step) => step < now - 0.01) || now;
-  draw();
+  if (button.dataset.zoom === "fit") zoom = fittingZoom();
+  if (button.dataset.zoom === "in") zoom = ZOOM_LEVELS.find((level) => level > now + 0.01) || now;
+  if (button.dataset.zoom === "out") zoom = ZOOM_LEVELS.findLast((level) => level < now - 0.01) || now;
+  scaleGraph();
 });
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("#cancel");
   if (!button || !confirm("Cancel this job?")) return;
   button.disabled = true;
-  const answer = await fetch(`/jobs/${button.dataset.job}`, { method: "PATCH" });
-  if (!answer.ok) connection.textContent = (await answer.json()).detail;
+  const response = await fetch(`/jobs/${button.dataset.job}`, { method: "PATCH" });
+  if (!response.ok) connection.textContent = (await response.json()).detail;
 });
 
-draw();
+scaleGraph();
 follow();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.connectors.kafka.streams.micro_batches import BatchBounds, decide_batch, most_records
+from penstock.connectors.kafka.streams.micro_batches import BatchBounds, decide_batch, max_records
 from penstock.connectors.kafka.streams.pace import MeasuredBatch
 
 PACED = BatchBounds(interval=10, cores=2)
@@ -20,19 +20,19 @@ SIZES: dict[str, tuple[int, BatchBounds, int, str]] = {
     ),
     "the user's limit is lower": (
         90_000,
-        BatchBounds(interval=10, most_records=700),
+        BatchBounds(interval=10, max_records=700),
         700,
         "700 of 90,000 records that wait: maxOffsetsPerTrigger is 700",
     ),
     "the user's limit is higher": (
         90_000,
-        BatchBounds(interval=10, most_records=70_000),
+        BatchBounds(interval=10, max_records=70_000),
         18_000,
         "18,000 of 90,000 records that wait: as many as fit in 10 s at 2,000 records a second",
     ),
     "only the user's limit": (
         90_000,
-        BatchBounds(most_records=70_000),
+        BatchBounds(max_records=70_000),
         70_000,
         "70,000 of 90,000 records that wait: maxOffsetsPerTrigger is 70,000",
     ),
@@ -42,15 +42,15 @@ SIZES: dict[str, tuple[int, BatchBounds, int, str]] = {
 @pytest.mark.parametrize("case", SIZES)
 def test_the_number_of_records_follows_from_pace_and_limits(case: str) -> None:
     lag, bounds, records, reason = SIZES[case]
-    decision = decide_batch(lag, 1, most_records(MEASURED, bounds), bounds)
+    decision = decide_batch(lag, 1, max_records(MEASURED, bounds), bounds)
     assert (decision.lag, decision.records) == (lag, records)
     assert decision.reason.startswith(f"{reason}; ")
 
 
 TASKS: dict[str, tuple[int, int, BatchBounds, int, str]] = {
     "set by the user": (5, 9, BatchBounds(parallelism=7), 7, "7 tasks: scan.parallelism is set"),
-    "few records": (999, 9, BatchBounds(cores=4), 1, "1 task: each is worth 1,000 records"),
-    "some records": (3_000, 9, BatchBounds(cores=4), 3, "3 tasks: each is worth 1,000 records"),
+    "few records": (999, 9, BatchBounds(cores=4), 1, "1 task: a task for each 1,000 records"),
+    "some records": (3_000, 9, BatchBounds(cores=4), 3, "3 tasks: a task for each 1,000 records"),
     "all cores": (30_000, 1, BatchBounds(cores=4), 4, "4 tasks: 1 round of 4 cores"),
     "more partitions than cores": (
         30_000,
@@ -71,7 +71,7 @@ TASKS: dict[str, tuple[int, int, BatchBounds, int, str]] = {
     "limited by the user": (
         10_000_000,
         1,
-        BatchBounds(cores=4, most_tasks=40),
+        BatchBounds(cores=4, max_tasks=40),
         40,
         "40 tasks: scan.infer-parallelism.max is 40",
     ),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.connectors.kafka.streams.pace import GROWTH, MeasuredBatch, fitted, limit_of, pace_of, remember
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from penstock.connectors.kafka.streams.pace import (
+    GROWTH,
+    MeasuredBatch,
+    estimate_pace,
+    fit_pace,
+    record_limit,
+    remember,
+)
 
 BIG = MeasuredBatch(200_000, 10.5)
 LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
@@ -53,7 +57,7 @@ LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
         [MeasuredBatch(150_000, 19.5), MeasuredBatch(1, 12.0)],
         10,
         145_454,
-        "10 s is too short at 9.6 s for each batch and 15,152 records a second, so the records take as long as the rest",
+        "10 s is too short at 9.6 s for each batch and 15,152 records a second, so the records take as long as the fixed part",
     ),
     "small batches with slow records": (
         [MeasuredBatch(200, 2.0), MeasuredBatch(500, 5.0)],
@@ -111,19 +115,19 @@ LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
         [MeasuredBatch(1_000, 0.95), MeasuredBatch(20_000, 1.9)],
         1,
         18_000,
-        "1 s is too short at 0.9 s for each batch and 20,000 records a second, so the records take as long as the rest",
+        "1 s is too short at 0.9 s for each batch and 20,000 records a second, so the records take as long as the fixed part",
     ),
     "a larger batch gives the fixed costs": (
         [MeasuredBatch(10_000, 6.1), MeasuredBatch(1_475, 1.8375)],
         1,
         2_200,
-        "1 s is too short at 1.1 s for each batch and 2,000 records a second, so the records take as long as the rest",
+        "1 s is too short at 1.1 s for each batch and 2,000 records a second, so the records take as long as the fixed part",
     ),
     "the duration does not depend on the records": (
         [MeasuredBatch(20_000, 12.5), MeasuredBatch(9_000, 12.5)],
         10,
         80_000,
-        "10 s is too short at 10.0 s for each batch and 8,000 records a second, so the records take as long as the rest",
+        "10 s is too short at 10.0 s for each batch and 8,000 records a second, so the records take as long as the fixed part",
     ),
 }
 
@@ -131,7 +135,7 @@ LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
 @pytest.mark.parametrize("case", LIMITS)
 def test_the_limit_follows_from_the_measured_batches(case: str) -> None:
     history, interval, records, reason = LIMITS[case]
-    limit = limit_of(history, interval)
+    limit = record_limit(history, interval)
     assert (limit.records, limit.reason) == (records, reason)
 
 
@@ -180,14 +184,14 @@ def test_batches_that_a_new_batch_contradicts_are_forgotten(
     ],
 )
 def test_the_pace_is_a_least_squares_fit(history: list[MeasuredBatch], fixed: float, rate: float) -> None:
-    pace = fitted(history)
+    pace = fit_pace(history)
     assert pace is not None
     assert (pace.fixed, pace.rate) == (pytest.approx(fixed), pytest.approx(rate))
 
 
 def test_no_pace_without_records() -> None:
-    assert fitted([]) is None
-    assert fitted([MeasuredBatch(0, 1.0)]) is None
+    assert fit_pace([]) is None
+    assert fit_pace([MeasuredBatch(0, 1.0)]) is None
 
 
 def simulate(
@@ -197,7 +201,7 @@ def simulate(
     history: tuple[MeasuredBatch, ...] = ()
     simulated = []
     for number in range(30):
-        records = limit_of(history, interval).records
+        records = record_limit(history, interval).records
         seconds = (fixed + records / rate) * noise[number % len(noise)]
         waited = waits and seconds < interval
         history = remember(history, MeasuredBatch(records, interval if waited else seconds, waited))
@@ -219,7 +223,7 @@ def test_a_stream_that_becomes_slower_gets_smaller_batches(
     history: tuple[MeasuredBatch, ...] = ()
     for number in range(30):
         current_rate = rate if number < 15 else rate / slowdown
-        records = limit_of(history, interval).records
+        records = record_limit(history, interval).records
         seconds = fixed + records / current_rate
         assert number == 15 or seconds <= 1.2 * interval, "only the first slow batch takes much longer"
         history = remember(history, MeasuredBatch(records, seconds))
@@ -266,9 +270,9 @@ def test_small_batches_do_not_slow_down_a_later_backlog(
     history: tuple[MeasuredBatch, ...] = ()
     for records in trickle:
         history = remember(history, MeasuredBatch(records, fixed + records / rate))
-    first = limit_of(history, interval).records
+    first = record_limit(history, interval).records
     history = remember(history, MeasuredBatch(first, fixed + first / rate))
-    assert max(first, limit_of(history, interval).records) >= 10_000
+    assert max(first, record_limit(history, interval).records) >= 10_000
 
 
 @given(
@@ -287,7 +291,7 @@ def test_a_stall_does_not_slow_down_a_stream_of_few_records(
     history: tuple[MeasuredBatch, ...] = ()
     arrived, read = load * interval, 0
     for number in range(200):
-        records = min(int(arrived) - read, limit_of(history, interval).records)
+        records = min(int(arrived) - read, record_limit(history, interval).records)
         if records:
             seconds = stall * interval if number == 10 else (fixed + records / rate) * noise[number % len(noise)]
             waited = not is_reported and seconds < interval
@@ -308,7 +312,7 @@ def test_slow_records_are_detected_in_small_batches(rate: float, interval: float
         if records / rate >= interval / 4:
             history = remember(history, MeasuredBatch(records, records / rate))
     if history:
-        limit = limit_of(history, interval).records
+        limit = record_limit(history, interval).records
         assert limit <= 2 or limit / rate <= 2 * interval
 
 
@@ -319,7 +323,7 @@ def test_any_measured_batches_give_a_valid_limit(measured: list[tuple[int, float
     history: tuple[MeasuredBatch, ...] = ()
     for batch in measured:
         history = remember(history, MeasuredBatch(*batch))
-    records = limit_of(history, interval).records
+    records = record_limit(history, interval).records
     assert 1 <= records <= max(10_000, GROWTH * max((batch.records for batch in history), default=0))
-    pace = pace_of(history, interval)
+    pace = estimate_pace(history, interval)
     assert pace is None or (pace.rate > 0 and pace.fixed >= 0)

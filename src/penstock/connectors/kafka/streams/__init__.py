@@ -1,1 +1,1 @@
-"""Streams of topics: the end, the records and the tasks of each micro-batch."""
+"""Streaming reads of topics: the end offset, the records and the tasks of each micro-batch."""

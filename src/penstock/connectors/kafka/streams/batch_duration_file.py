@@ -1,8 +1,8 @@
-"""Local files by which a query's driver reports batch durations to the stream reader.
+"""Local files by which the driver reports the durations of a query's batches to its stream reader.
 
 Spark runs a stream reader in a separate process, calls it when a batch begins but not when it ends, and kills it at the
-end of the query. The driver is notified of the end of each batch. So the reader stores a name in the offsets of its
-batches, and the driver, which reads the name in the progress of a batch, writes the duration into a file of this name.
+end of the query. But Spark notifies the driver of the end of each batch. So the reader stores a name in the offsets of
+its batches; the driver finds the name in the progress of a batch, and writes the duration into a file of this name.
 """
 
 from __future__ import annotations
@@ -13,32 +13,30 @@ import re
 import tempfile
 import time
 import weakref
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.base.local_files import write_atomically
 from penstock.base.ownership import Writer, read_checked
-from penstock.connectors.kafka.streams.offsets import planned_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from penstock.connectors.kafka.streams.offsets import planned_batch_of
 
 log = logging.getLogger("penstock.connectors")
 
 _NAME = re.compile(r"\w+")
 _MAX_AGE = 86_400
-"""Seconds after which a file is deleted as left behind by a killed driver, even if batches are less frequent."""
+"""Seconds after which a file counts as left behind by a killed driver and is deleted."""
 _MAX_BYTES = 1_000_000
 """The maximum size of a file; an offset has a few bytes per partition of the topic."""
 _END, _SECONDS = "end", "seconds"
 
 
 def read_duration(reader: str, end: Mapping[str, Any]) -> float | None:
-    """Return the duration of a batch in seconds, None if it was not reported (yet).
+    """Return the duration of a batch in seconds; None if it was not reported (yet).
 
-    `reader` is the name in the end offset of the batch. Files that another user may have written are ignored.
+    `reader` is the name in the end offset `end` of the batch. Files that another user may have written are ignored.
     """
     content = read_checked(str(_file(reader)), _MAX_BYTES)
     if content is None or content.writer is not Writer.USER:
@@ -51,7 +49,7 @@ def read_duration(reader: str, end: Mapping[str, Any]) -> float | None:
 
 
 class BatchDurationWriter:
-    """Writer of duration files on the driver; removes them at the end of their query or of the process."""
+    """Writes duration files on the driver, and removes them at the end of their query or of the process."""
 
     def __init__(self) -> None:
         self._files: dict[str, set[Path]] = {}
@@ -63,13 +61,13 @@ class BatchDurationWriter:
                     file.unlink()
 
     def write(self, progress: Mapping[str, Any]) -> None:
-        """Report the duration of a batch to the readers of its query, by Spark's progress of the batch."""
+        """Report the duration of a batch to the readers of its query; `progress` is Spark's progress of the batch."""
         durations = progress["durationMs"]
-        # The reader measures from the end of `latestOffset`. The difference may be negative if the clock was set back.
+        # As in the reader's own measurement, without `latestOffset`. It may be negative if the clock was set back.
         seconds = (durations["triggerExecution"] - durations.get("latestOffset", 0)) / 1000
         for source in progress["sources"]:
             end = source["endOffset"]
-            planned = planned_of(end) if isinstance(end, dict) and end != source["startOffset"] else None
+            planned = planned_batch_of(end) if isinstance(end, dict) and end != source["startOffset"] else None
             if seconds > 0 and planned is not None and planned.reader and _NAME.fullmatch(planned.reader):
                 file = _file(planned.reader)
                 self._files.setdefault(progress["id"], set()).add(file)

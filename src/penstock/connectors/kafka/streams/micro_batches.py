@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count
 from penstock.connectors.core.scan_parallelism import ROWS_PER_TASK
-from penstock.connectors.core.splits import COARSE, choose_split_count
-from penstock.connectors.kafka.streams.pace import Limit, limit_of
+from penstock.connectors.core.splits import COARSE_FACTOR, choose_split_count
+from penstock.connectors.kafka.streams.pace import Limit, record_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.connectors.kafka.streams.pace import MeasuredBatch
 
 
 @dataclass(frozen=True, slots=True)
 class BatchBounds:
-    """The bounds on the batches of a stream; those of the user are None if they are not set.
+    """The bounds on the batches of a stream; bounds that the user has not set are None.
 
-    `interval` is the seconds that a batch may take; if it is None, the pace has no effect. `cores` is the number of
-    cores, as far as the driver can see them.
+    `interval` is how many seconds a batch may take; if it is None, the pace has no effect. `cores` is the number of
+    cores of the driver, and `records_per_task` the number of records of the volume per task; both are always set.
     """
 
     interval: float | None = None
-    most_records: int | None = None
+    max_records: int | None = None
     parallelism: int | None = None
-    most_tasks: int | None = None
+    max_tasks: int | None = None
     cores: int = 1
     records_per_task: int = 16_384
 
@@ -37,7 +36,7 @@ class BatchBounds:
 class BatchDecision:
     """The decision about the records and tasks of the next batch, with the reasons for both numbers.
 
-    `lag` is the backlog in records when it was decided, as reported by the broker.
+    `lag` is the backlog in records at the time of the decision.
     """
 
     lag: int
@@ -46,25 +45,25 @@ class BatchDecision:
     reason: str
 
 
-def most_records(batches: Sequence[MeasuredBatch], bounds: BatchBounds) -> Limit | None:
-    """Return the maximum of records of the next batch, None if it is unlimited.
+def max_records(batches: Sequence[MeasuredBatch], bounds: BatchBounds) -> Limit | None:
+    """Return the maximum records of the next batch; None if the batch is unlimited.
 
-    The user's maximum caps the limit by pace.
+    This is the smaller of the user's maximum and the limit by the measured pace of `batches`.
     """
-    paced = None if bounds.interval is None else limit_of(batches, bounds.interval)
-    if bounds.most_records is not None and (paced is None or bounds.most_records <= paced.records):
-        return Limit(bounds.most_records, f"maxOffsetsPerTrigger is {bounds.most_records:,}")
+    paced = None if bounds.interval is None else record_limit(batches, bounds.interval)
+    if bounds.max_records is not None and (paced is None or bounds.max_records <= paced.records):
+        return Limit(bounds.max_records, f"maxOffsetsPerTrigger is {bounds.max_records:,}")
     return paced
 
 
 def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBounds) -> BatchDecision:
-    """Decide the records and tasks of the next batch for a backlog (`lag`) of at least 1 record."""
+    """Decide the records and tasks of the next batch for a backlog (`lag`) of at least 1 record in some partitions."""
     if limit is None or lag <= limit.records:
-        records, why = lag, f"all {lag:,} records that wait"
+        records, records_reason = lag, f"all {lag:,} records that wait"
     else:
-        records, why = limit.records, f"{limit.records:,} of {lag:,} records that wait: {limit.reason}"
-    tasks, by = decide_tasks(records, partitions, bounds)
-    return BatchDecision(lag, records, tasks, f"{why}; {show_count(tasks, 'task')}: {by}")
+        records, records_reason = limit.records, f"{limit.records:,} of {lag:,} records that wait: {limit.reason}"
+    tasks, tasks_reason = decide_tasks(records, partitions, bounds)
+    return BatchDecision(lag, records, tasks, f"{records_reason}; {show_count(tasks, 'task')}: {tasks_reason}")
 
 
 def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[int, str]:
@@ -78,16 +77,16 @@ def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[in
     rounds = math.ceil(max(bounds.cores, partitions) / bounds.cores)
     cores = rounds * bounds.cores
     fine = math.ceil(records / bounds.records_per_task)
-    coarse = math.ceil(records / (COARSE * bounds.records_per_task))
+    coarse = math.ceil(records / (COARSE_FACTOR * bounds.records_per_task))
     by_volume, _ = choose_split_count(fine, coarse, cores)
     by_cores = min(cores, max(1, records // ROWS_PER_TASK))
     if by_volume > by_cores:
         number, reason = by_volume, f"at most {math.ceil(records / by_volume):,} records for each"
     elif by_cores < cores:
-        number, reason = by_cores, f"each is worth {ROWS_PER_TASK:,} records"
+        number, reason = by_cores, f"a task for each {ROWS_PER_TASK:,} records"
     else:
-        of_partitions = f", as there are {show_count(partitions, 'partition')}" if rounds > 1 else ""
-        number, reason = by_cores, f"{show_count(rounds, 'round')} of {show_count(bounds.cores, 'core')}{of_partitions}"
-    if bounds.most_tasks is not None and number > bounds.most_tasks:
-        return bounds.most_tasks, f"scan.infer-parallelism.max is {bounds.most_tasks}"
+        number, reason = by_cores, f"{show_count(rounds, 'round')} of {show_count(bounds.cores, 'core')}"
+        reason += f", as there are {show_count(partitions, 'partition')}" if rounds > 1 else ""
+    if bounds.max_tasks is not None and number > bounds.max_tasks:
+        return bounds.max_tasks, f"scan.infer-parallelism.max is {bounds.max_tasks}"
     return number, reason

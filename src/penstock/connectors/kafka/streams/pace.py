@@ -6,14 +6,11 @@ from two measured batches of different sizes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count, show_exact_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 FIRST_RECORDS = 10_000
 """The records of a batch while the pace is unknown. Smaller batches mostly measure the fixed part."""
@@ -22,30 +19,30 @@ GROWTH = 4
 FILL = 0.9
 """The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
 BLIND_GROWTH = 2
-"""The growth limit after a batch for which the interval is the only upper bound of its duration."""
+"""The growth limit after a batch whose duration is only known to be within the interval."""
 _PROBE = 1.1
-"""The growth limit after a batch that ended in time, as predicted by the pace.
+"""The growth limit after a batch that ended in time.
 
-If the batch had more records than the pace predicts for the interval, the limit is multiplied by that ratio.
+If the batch waited and had more records than the pace predicts for the interval, this is multiplied by their ratio.
 """
 _CLEARLY_LARGER = 1.3
-"""The factor by which a faster batch must be larger than an older batch to make that obsolete."""
+"""The factor by which a faster batch must be larger than an older batch to make the older batch obsolete."""
 _FASTER = 0.9
 """The fraction of another batch's duration below which a batch is faster: durations differ by about a tenth."""
 _FIXED_LIMIT = 0.8
-"""The maximum fraction of a batch's duration that counts as fixed; more would leave no time for records."""
+"""The maximum fraction of a batch's duration that counts as fixed cost; the rest is the time of its records."""
 _LONG = 0.25
-"""The fraction of the interval above which a small batch gives an estimate of the pace."""
-_MAX_BATCHES = 8
+"""The fraction of the interval above which the duration of a small batch allows an estimate of the pace."""
+_MAX_BATCHES = 8  # that are retained
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBatch:
     """A finished batch.
 
-    `records` is the number of offsets that it read; compacted topics have fewer records. `seconds` is its duration; if
-    that is unknown, the time from its start to the start of the next batch. `waited` says whether `seconds` includes
-    the wait for Spark's trigger, so that it is only an upper bound.
+    `records` is the number of offsets that the batch has read; compacted topics have fewer records. `seconds` is the
+    duration of the batch; if it is unknown, the time from its start to the start of the next batch. `waited` says
+    whether `seconds` includes the wait for Spark's trigger, so that it is only an upper bound of the duration.
     """
 
     records: int
@@ -57,16 +54,16 @@ class MeasuredBatch:
 class Pace:
     """The cost model of a batch: the fixed seconds of every batch, and the records per second in the remaining time.
 
-    `is_split` says whether the fixed part was measured; if not, `fixed` is 0.
+    `has_fixed_part` says whether the fixed seconds were measured separately; if not, `fixed` is 0.
     """
 
     fixed: float
     rate: float
-    is_split: bool = False
+    has_fixed_part: bool = False
 
     def __str__(self) -> str:
-        each = f"{show_count(round(self.rate), 'record')} a second"
-        return f"{self.fixed:.1f} s for each batch and {each}" if self.fixed >= 0.05 else each
+        rate = f"{show_count(round(self.rate), 'record')} a second"
+        return f"{self.fixed:.1f} s for each batch and {rate}" if self.fixed >= 0.05 else rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,63 +74,64 @@ class Limit:
     reason: str
 
 
-def remember(batches: Sequence[MeasuredBatch], new: MeasuredBatch) -> tuple[MeasuredBatch, ...]:
-    """Return the batches to retain, the latest last: the latest of each size class (power of two).
+def remember(batches: Sequence[MeasuredBatch], new_batch: MeasuredBatch) -> tuple[MeasuredBatch, ...]:
+    """Return the batches to retain, the latest last: the latest batch of each size class (power of two).
 
-    Otherwise many small batches would evict the large ones, which are needed after a sudden backlog. The two largest
-    are always retained. Of consecutive batches that waited, only the largest is. Batches that the new batch
-    makes obsolete are dropped: the stream has become faster.
+    With size classes, small batches do not evict the large batches, which are needed after a sudden backlog. The two
+    largest batches are always retained. Of consecutive batches that waited, only the largest is retained. Batches that
+    the new batch makes obsolete are dropped, because the stream has become faster.
     """
-    retained = [batch for batch in batches if not batch.waited and not _makes_obsolete(new, batch)]
-    retained = [batch for batch in retained if new.waited or batch.records.bit_length() != new.records.bit_length()]
+    retained = [batch for batch in batches if not batch.waited and not _makes_obsolete(new_batch, batch)]
+    size_class = new_batch.records.bit_length()
+    retained = [batch for batch in retained if new_batch.waited or batch.records.bit_length() != size_class]
     if len(retained) == _MAX_BATCHES:
-        largest = sorted(retained, key=lambda batch: batch.records)[-2:]  # smaller ones are measured again sooner
+        largest = sorted(retained, key=lambda batch: batch.records)[-2:]  # smaller batches are measured again sooner
         retained.remove(next(batch for batch in retained if batch not in largest))
-    waited = [batch for batch in batches if batch.waited and new.waited]
-    return (*retained, max([*waited, new], key=lambda batch: batch.records))
+    waited = [batch for batch in batches if batch.waited and new_batch.waited]
+    return (*retained, max([*waited, new_batch], key=lambda batch: batch.records))
 
 
-def _makes_obsolete(new: MeasuredBatch, old: MeasuredBatch) -> bool:
-    """Return whether the new batch had clearly more records and took less time.
+def _makes_obsolete(new_batch: MeasuredBatch, old_batch: MeasuredBatch) -> bool:
+    """Whether the new batch had clearly more records and took less time.
 
-    A larger batch of equal duration, or a smaller batch of longer duration, is no contradiction: the fixed part may
-    dominate.
+    A larger batch of equal duration, or a smaller batch of longer duration, does not make the old batch obsolete: the
+    fixed part may dominate.
     """
-    within = old.seconds if new.waited else _FASTER * old.seconds  # the duration of a batch that waited is a bound
-    return new.records >= _CLEARLY_LARGER * old.records and new.seconds <= within
+    max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds  # faster without its wait
+    return new_batch.records >= _CLEARLY_LARGER * old_batch.records and new_batch.seconds <= max_seconds
 
 
-def pace_of(batches: Sequence[MeasuredBatch], interval: float) -> Pace | None:
+def estimate_pace(batches: Sequence[MeasuredBatch], interval: float) -> Pace | None:
     """Return the pace estimated from measured batches, None if they do not suffice.
 
-    A small batch that took long may have spent its time on its records or on the fixed part. The pace is not split
-    until a batch of another size was measured. If the fixed part dominates, small batches give no rate of records.
+    A small batch that took long may have spent its time on records or on the fixed part. So the fixed part is 0 until a
+    batch of another size was measured. If the fixed part dominates, small batches do not determine the rate.
     """
-    exact = [batch for batch in batches if not batch.waited and batch.records and batch.seconds > 0]
-    if not exact:
+    measured = [batch for batch in batches if not batch.waited and batch.records and batch.seconds > 0]
+    if not measured:
         return None
-    conclusive = [batch for batch in exact if batch.records >= FIRST_RECORDS or batch.seconds > interval]
-    latest = (conclusive or exact)[-1]
-    # While batches shrink, all others are larger. A batch that was larger and faster is out of date.
-    different = [
+    conclusive = [batch for batch in measured if batch.records >= FIRST_RECORDS or batch.seconds > interval]
+    latest = (conclusive or measured)[-1]
+    # Their sizes differ by at least a factor of 2. A larger batch that was faster is out of date: the stream is slower.
+    of_other_size = [
         batch
-        for batch in exact
+        for batch in measured
         if min(batch.records, latest.records) * 2 <= max(batch.records, latest.records)
         and not (batch.records > latest.records and batch.seconds <= _FASTER * latest.seconds)
     ]
-    if not different:
+    if not of_other_size:
         return Pace(0.0, latest.records / latest.seconds) if conclusive or latest.seconds >= _LONG * interval else None
-    other = different[-1]
+    other = of_other_size[-1]
     intercept = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
     fixed = min(max(intercept, 0.0), _FIXED_LIMIT * latest.seconds)
     larger = max(latest, other, key=lambda batch: batch.records)
-    if larger.records < FIRST_RECORDS and fixed > latest.seconds / 2:
+    if larger.records < FIRST_RECORDS and fixed > latest.seconds / 2:  # the time of the records is too uncertain
         return None
-    return Pace(fixed, larger.records / (larger.seconds - fixed), is_split=True)
+    return Pace(fixed, larger.records / (larger.seconds - fixed), has_fixed_part=True)
 
 
-def fitted(batches: Sequence[MeasuredBatch]) -> Pace | None:
-    """Return the least-squares fit to batches with exact durations; None if they have no records.
+def fit_pace(batches: Sequence[MeasuredBatch]) -> Pace | None:
+    """Return the least-squares fit to batches with exact durations; None without records or durations.
 
     If all batches have about the same size, the fixed part cannot be determined, and is 0.
     """
@@ -143,63 +141,63 @@ def fitted(batches: Sequence[MeasuredBatch]) -> Pace | None:
     sizes = [batch.records for batch in batches]
     mean, mean_seconds = records / len(batches), seconds / len(batches)
     spread = sum((size - mean) ** 2 for size in sizes)
-    if 2 * min(sizes) <= max(sizes):
+    if 2 * min(sizes) <= max(sizes):  # the sizes differ enough for a slope
         slope = sum((batch.records - mean) * (batch.seconds - mean_seconds) for batch in batches) / spread
         fixed = mean_seconds - slope * mean
         if slope > 0 and fixed >= 0:
-            return Pace(fixed, 1 / slope, is_split=True)
+            return Pace(fixed, 1 / slope, has_fixed_part=True)
     return Pace(0.0, records / seconds)
 
 
-def limit_of(batches: Sequence[MeasuredBatch], interval: float) -> Limit:
+def record_limit(batches: Sequence[MeasuredBatch], interval: float) -> Limit:
     """Return the number of records that fit in an interval, by measured batches, the latest last (see `remember`)."""
-    pace = pace_of(batches, interval)
+    pace = estimate_pace(batches, interval)
     limit, reason = (FIRST_RECORDS, "the pace is still unknown") if pace is None else _capacity(pace, interval)
     if not batches:
         return Limit(FIRST_RECORDS, reason)
     last = batches[-1]
-    for records, why in _growth_after(last, pace, limit, interval):
+    for records, growth_reason in _limits_after(last, pace, limit, interval):
         if records > limit:
-            limit, reason = records, why
-    if pace is not None and not pace.is_split and not last.waited and last.records < FIRST_RECORDS:
-        limit, reason = _different_size(last, limit, reason, interval)
-    most = GROWTH * max(batch.records for batch in batches)
+            limit, reason = records, growth_reason
+    if pace is not None and not pace.has_fixed_part and not last.waited and last.records < FIRST_RECORDS:
+        limit, reason = _limit_of_other_size(last, limit, reason, interval)
+    max_records = GROWTH * max(batch.records for batch in batches)
     if pace is None:
-        most = max(most, FIRST_RECORDS)
-    if limit > most:
-        limit, reason = most, f"at most {GROWTH} times as many as were measured"
+        max_records = max(max_records, FIRST_RECORDS)
+    if limit > max_records:
+        limit, reason = max_records, f"at most {GROWTH} times as many as were measured"
     return Limit(max(1, int(limit)), reason)
 
 
 def _capacity(pace: Pace, interval: float) -> tuple[float, str]:
     """Return the number of records that fit in an interval at a pace, and the reason, a clause."""
-    within = show_exact_seconds(interval)
+    duration = show_exact_seconds(interval)
     if FILL * interval - pace.fixed >= pace.fixed:
-        return (FILL * interval - pace.fixed) * pace.rate, f"as many as fit in {within} at {pace}"
+        return (FILL * interval - pace.fixed) * pace.rate, f"as many as fit in {duration} at {pace}"
     # Even a smaller batch would not end in time, and the backlog would grow.
-    return pace.fixed * pace.rate, f"{within} is too short at {pace}, so the records take as long as the rest"
+    return pace.fixed * pace.rate, f"{duration} is too short at {pace}, so the records take as long as the fixed part"
 
 
-def _different_size(last: MeasuredBatch, limit: float, reason: str, interval: float) -> tuple[float, str]:
-    """Return a size other than the last, so that the fixed part can be measured."""
-    they = f"the {show_count(last.records, 'record')} before, to measure the fixed cost of a batch separately"
+def _limit_of_other_size(last: MeasuredBatch, limit: float, reason: str, interval: float) -> tuple[float, str]:
+    """Return a limit that differs from the last batch's size, so that the fixed part can be measured."""
+    last_records = f"the {show_count(last.records, 'record')} before, to measure the fixed cost of a batch separately"
     if last.seconds <= FILL * interval or last.records == 1:
-        return max((limit, reason), (2.0 * last.records, f"twice {they}"), key=itemgetter(0))
-    return min((limit, reason), (last.records // 2, f"half of {they}"), key=itemgetter(0))
+        return max((limit, reason), (2.0 * last.records, f"twice {last_records}"), key=itemgetter(0))
+    return min((limit, reason), (last.records // 2, f"half of {last_records}"), key=itemgetter(0))
 
 
-def _growth_after(
-    last: MeasuredBatch, pace: Pace | None, predicted: float, interval: float
+def _limits_after(
+    last: MeasuredBatch, pace: Pace | None, pace_limit: float, interval: float
 ) -> Iterator[tuple[float, str]]:
-    """Yield limits that follow from the last batch alone, which is a lower bound of the stream's speed."""
+    """Yield limits that follow from the last batch, with reasons: the stream is at least as fast as this batch."""
     if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
-        # After a stall, the measured pace could keep batches small for ever. Growth below a record is rounded down.
+        # After a stall, the measured pace could limit batches forever. A whole record more, as fractions are cut off.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
         if not last.waited and last.seconds > 0:
-            times = min(interval / last.seconds, _PROBE)  # safe even if the records took all of the time
+            times = min(interval / last.seconds, _PROBE)  # safe even if the batch had no fixed part
             yield times * last.records, f"{times:.2f} times the {last.records:,} that ended in time"
     if last.waited:
-        times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / predicted), BLIND_GROWTH)
+        times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / pace_limit), BLIND_GROWTH)
         yield times * last.records, f"{times:.1f} times the {last.records:,} that ended in time"
     elif 0 < last.seconds <= FILL * interval:
         rate = last.records / last.seconds

@@ -1,20 +1,18 @@
 """The exchange between two vertices: Spark's own shuffle, run as separate stages whose results are measured.
 
-Two rules keep results correct. The operators *above* the stages of a plan belong to the result of the plan: Spark may
-have removed a requested exchange, so a stage alone is never taken for the result. And the layout of a result's rows is
-never derived here; see `penstock.spark.run.layouts`.
+The operators *above* the stages of a plan are part of its result: if Spark has removed a requested exchange, the rows
+of a stage are not yet the result. `penstock.spark.run.layouts` derives the layout of a result's rows.
 """
 
-from penstock.spark.run.exchange.broadcasts import broadcast, broadcast_mode, broadcast_staged, run_all_but_last_stage
+from penstock.spark.run.exchange.broadcasts import broadcast, broadcast_mode, broadcast_staged, run_for_broadcast
 from penstock.spark.run.exchange.results import (
     BroadcastResult,
     StagedResult,
-    count_rows,
     executed_plans,
     read_ranges,
     read_slices,
 )
-from penstock.spark.run.exchange.writes import physical_plan, run_to_rows, spark_rows, write
+from penstock.spark.run.exchange.writes import physical_plan, run_in_plain_spark, run_to_last_stage, write
 
 __all__ = [
     "BroadcastResult",
@@ -22,13 +20,12 @@ __all__ = [
     "broadcast",
     "broadcast_mode",
     "broadcast_staged",
-    "count_rows",
     "executed_plans",
     "physical_plan",
     "read_ranges",
     "read_slices",
-    "run_all_but_last_stage",
-    "run_to_rows",
-    "spark_rows",
+    "run_for_broadcast",
+    "run_in_plain_spark",
+    "run_to_last_stage",
     "write",
 ]

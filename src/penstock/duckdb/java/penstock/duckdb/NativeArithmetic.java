@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DecimalType;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
-/** Arithmetic in DuckDB's SQL: exact or an error; see `NativeSql`. */
+/** Arithmetic in DuckDB's SQL: the same result as in Spark, or an error; see `NativeSql`. */
 final class NativeArithmetic {
     private static final Set<String> OPERATIONS = Catalyst.words("Add Subtract Multiply");
 
@@ -20,25 +20,29 @@ final class NativeArithmetic {
         if (NumericTypes.overflowMode(operation).equals("TRY") || !name.equals("Divide") && !OPERATIONS.contains(name)) {
             throw new NativeSql.Declined("expression " + name);
         }
-        Expression first = Catalyst.first(operation);
-        Expression last = Catalyst.last(operation);
+        Expression left = Catalyst.first(operation);
+        Expression right = Catalyst.last(operation);
         if (name.equals("Divide")) {
-            String zero = operation.failOnError() ? "error('division by zero')" : "CAST(NULL AS " + type + ")";
-            return operation.dataType() instanceof DecimalType ? ofDecimals(operation, zero) : ofDoubles(operation, zero);
+            String ifZero = operation.failOnError() ? "error('division by zero')" : "CAST(NULL AS " + type + ")";
+            if (!(operation.dataType() instanceof DecimalType)) {
+                return quotientOfDoubles(operation, ifZero);
+            }
+            return NativeDecimals.quotient(NativeSql.of(left), (DecimalType) left.dataType(), NativeSql.of(right), (DecimalType) right.dataType(),
+                    (DecimalType) operation.dataType(), ifZero);
         }
         if (operation.dataType() instanceof DecimalType) {
             checkScale(operation, name);
         } else if (NumericTypes.isInteger(operation.dataType())) {
-            String sum = "(" + NativeSql.of(first) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(last) + ")";
-            // DuckDB rewrites i + 1 < 10 to i < 9, and sum(i + 1) to sum(i) + count(i), which differ if i + 1 overflows.
-            return first instanceof Literal || last instanceof Literal ? "greatest" + sum : sum;
+            String result = "(" + NativeSql.of(left) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(right) + ")";
+            // `greatest` stops DuckDB from rewriting i + 1 < 10 to i < 9 and sum(i + 1) to sum(i) + count(i).
+            return left instanceof Literal || right instanceof Literal ? "greatest" + result : result;
         } else if (!Catalyst.type(operation).equals("double")) {
             throw new NativeSql.Declined("arithmetic of " + Catalyst.type(operation));
         }
-        return "CAST((" + NativeSql.of(first) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(last) + ") AS " + type + ")";
+        return "CAST((" + NativeSql.of(left) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(right) + ") AS " + type + ")";
     }
 
-    /** Checks that DuckDB's result is exact or an error. */
+    /** Checks that DuckDB computes the same decimal as Spark, or raises an error. */
     private static void checkScale(BinaryArithmetic operation, String name) throws NativeSql.Declined {
         DecimalType a = (DecimalType) Catalyst.first(operation).dataType();
         DecimalType b = (DecimalType) Catalyst.last(operation).dataType();
@@ -49,18 +53,11 @@ final class NativeArithmetic {
         }
     }
 
-    private static String ofDoubles(BinaryArithmetic operation, String zero) throws NativeSql.Declined {
+    private static String quotientOfDoubles(BinaryArithmetic operation, String ifZero) throws NativeSql.Declined {
         if (!Catalyst.type(operation).equals("double")) {
             throw new NativeSql.Declined("arithmetic of " + Catalyst.type(operation));
         }
         String divisor = NativeSql.of(Catalyst.last(operation));
-        return "(CASE WHEN " + divisor + " = 0 THEN " + zero + " ELSE " + NativeSql.of(Catalyst.first(operation)) + " / " + divisor + " END)";
-    }
-
-    private static String ofDecimals(BinaryArithmetic operation, String zero) throws NativeSql.Declined {
-        Expression first = Catalyst.first(operation);
-        Expression last = Catalyst.last(operation);
-        return NativeDecimals.quotient(NativeSql.of(first), (DecimalType) first.dataType(), NativeSql.of(last),
-                (DecimalType) last.dataType(), (DecimalType) operation.dataType(), zero);
+        return "(CASE WHEN " + divisor + " = 0 THEN " + ifZero + " ELSE " + NativeSql.of(Catalyst.first(operation)) + " / " + divisor + " END)";
     }
 }

@@ -10,10 +10,9 @@ import penstock.plans.NumericTypes;
 
 /** Casts in DuckDB's SQL: values that do not fit the target type are errors; see `NativeSql`. */
 final class NativeCasts {
-    private static final int[] DIGITS = {3, 5, 10, 19};
-
-    /** The digits up to which rounding a double's text is the same in Java and DuckDB. */
-    private static final int DIGITS_OF_DOUBLE = 15;
+    private static final int[] INTEGER_DIGITS = {3, 5, 10, 19}; // in the order of `NumericTypes.INTEGERS`
+    /** The number of digits up to which Java and DuckDB round the text of a double to the same decimal. */
+    private static final int MAX_DOUBLE_DIGITS = 15;
 
     static String of(Cast cast, String sql) throws NativeSql.Declined {
         DataType from = cast.child().dataType();
@@ -24,7 +23,7 @@ final class NativeCasts {
             DecimalType decimal = (DecimalType) to;
             int integerDigits = decimal.precision() - decimal.scale();
             int digits = digits(from);
-            if (from.catalogString().equals("double") && decimal.precision() <= DIGITS_OF_DOUBLE) { // Spark rounds the text of the double
+            if (from.catalogString().equals("double") && decimal.precision() <= MAX_DOUBLE_DIGITS) { // Spark rounds the text of the double
                 String text = "CAST(" + sql + " AS VARCHAR)";
                 return narrowed(text, "contains(" + text + ", 'e') THEN error('a number that is rounded differently')", type);
             }
@@ -47,15 +46,15 @@ final class NativeCasts {
             return ((DecimalType) type).precision() - ((DecimalType) type).scale();
         }
         int index = NumericTypes.INTEGERS.indexOf(type.catalogString());
-        return index < 0 ? 0 : DIGITS[index];
+        return index < 0 ? 0 : INTEGER_DIGITS[index];
     }
 
-    /** Returns a cast inside CASE: DuckDB would rewrite CAST(x AS a narrower type) < 9 to x < 9. */
+    /** Returns a cast in a CASE after `branch`: DuckDB would rewrite CAST(x AS a narrower type) < 9 to x < 9. */
     private static String narrowed(String sql, String branch, String type) {
         return "(CASE WHEN " + branch + " ELSE CAST(" + sql + " AS " + type + ") END)";
     }
 
-    /** Whether every value fits a type without rounding. */
+    /** Whether every value of a type fits another type without rounding. */
     private static boolean fits(DataType from, DataType to) {
         String source = from.catalogString();
         String target = to.catalogString();

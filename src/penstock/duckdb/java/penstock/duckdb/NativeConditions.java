@@ -29,9 +29,9 @@ final class NativeConditions {
     /**
      * Checks that DuckDB raises every error of a condition.
      *
-     * DuckDB may evaluate the operands of AND and OR in another order, and skip some: it evaluates nothing of x OR TRUE. So
-     * if an operand may fail, all must fail for the same rows, as in a - b > 30 AND a - b < 60. A comparison that may
-     * fail is always evaluated, as DuckDB has no statistics of a value that may overflow.
+     * DuckDB may evaluate the operands of AND and OR in another order, and skip some: it evaluates nothing of x OR TRUE.
+     * So if an operand may fail, all must fail for the same rows, as in a - b > 30 AND a - b < 60. A comparison is
+     * skipped only if statistics decide it. A value that may overflow has none, so its comparison is always evaluated.
      */
     static void check(Expression condition) throws NativeSql.Declined {
         if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(condition)) && failingSubexpressions(condition) == null) {
@@ -39,7 +39,7 @@ final class NativeConditions {
         }
     }
 
-    /** Returns a condition without IS NOT NULL of values that another conjunct compares, which drops nulls, too. */
+    /** Returns a condition without IS NOT NULL of values that another conjunct compares, as comparing drops nulls. */
     static Expression withoutRedundantNotNull(Expression condition) {
         List<Expression> conjuncts = new ArrayList<>();
         Catalyst.addConjuncts(condition, conjuncts);
@@ -71,7 +71,7 @@ final class NativeConditions {
         return false;
     }
 
-    /** Returns the failing subexpressions of a condition; null if they differ between operands or may be skipped. */
+    /** Returns the subexpressions that may fail; null if none, if operands differ in them, or if DuckDB skips some. */
     private static Set<Object> failingSubexpressions(Expression condition) {
         if (condition instanceof And || condition instanceof Or) {
             Set<Object> left = failingSubexpressions(Catalyst.first(condition));
@@ -85,7 +85,7 @@ final class NativeConditions {
         return addFailing(Catalyst.first(condition), subexpressions) && addFailing(Catalyst.last(condition), subexpressions) && !subexpressions.isEmpty() ? subexpressions : null;
     }
 
-    /** Adds the failing subexpressions of a value; returns whether each is evaluated for every row. */
+    /** Adds the subexpressions of a value that may fail; returns whether each is evaluated for every row. */
     private static boolean addFailing(Expression value, Set<Object> subexpressions) {
         if (ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(value))) {
             return true;

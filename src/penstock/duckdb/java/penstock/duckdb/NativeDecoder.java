@@ -32,11 +32,11 @@ import scala.runtime.AbstractFunction1;
 
 /** Decodes exchanged column batches into rows, or concatenates the batches of several inputs for DuckDB. */
 public final class NativeDecoder implements Function<Object, Object> {
-    private static final int BATCH = 1;
+    private static final int BATCH_COLUMN = 1; // an exchanged row is a routing number and a batch
     /** Decimals up to this precision are unscaled longs in batches. */
-    private static final int LONG_DIGITS = 18;
+    private static final int MAX_LONG_DIGITS = 18;
 
-    /** Returns the rows of an RDD of batches. @param arguments the RDD, and the columns of the rows */
+    /** Returns the rows of an RDD of batches; `arguments` are the RDD and the columns of the rows. */
     @SuppressWarnings("unchecked")
     @Override
     public Object apply(Object arguments) {
@@ -45,44 +45,44 @@ public final class NativeDecoder implements Function<Object, Object> {
         List<Expression> values = new ArrayList<>();
         for (Object column : CollectionConverters.asJava((Seq<?>) ((List<?>) arguments).get(1))) {
             DataType type = ((Attribute) column).dataType();
-            boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= LONG_DIGITS;
+            boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= MAX_LONG_DIGITS;
             DataType batchType = isLong ? DataTypes.LongType : type;
             Expression value = new BoundReference(fields.size(), batchType, true);
             values.add(isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
             fields.add(DataTypes.createStructField("c" + fields.size(), batchType, true));
         }
-        Object decoding = new Decoding(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
-        return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoding, true).rdd();
+        Object decoder = new BatchDecoder(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
+        return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoder, true).rdd();
     }
 
     /** Concatenates the batches of several RDDs partition by partition, each tagged with the number of its RDD. */
     @SuppressWarnings("unchecked")
     public RDD<Object> concatenate(List<?> inputs) {
-        Object appending = new Appending();
+        Object concatenator = new Concatenator();
         JavaRDD<Object> concatenated = null;
         for (int i = 0; i < inputs.size(); i++) {
-            JavaRDD<Object> batches = ((RDD<Object>) inputs.get(i)).toJavaRDD().map(new Numbering(i));
+            JavaRDD<Object> batches = ((RDD<Object>) inputs.get(i)).toJavaRDD().map(new InputTagger(i));
             concatenated = concatenated == null ? batches
-                    : concatenated.zipPartitions(batches, (FlatMapFunction2<Iterator<Object>, Iterator<Object>, Object>) appending);
+                    : concatenated.zipPartitions(batches, (FlatMapFunction2<Iterator<Object>, Iterator<Object>, Object>) concatenator);
         }
         return concatenated.rdd();
     }
 
-    private static final class Numbering implements org.apache.spark.api.java.function.Function<Object, Object> {
+    private static final class InputTagger implements org.apache.spark.api.java.function.Function<Object, Object> {
         private static final long serialVersionUID = 1L;
-        private final int number;
+        private final int inputNumber;
 
-        Numbering(int number) {
-            this.number = number;
+        InputTagger(int inputNumber) {
+            this.inputNumber = inputNumber;
         }
 
         @Override
         public Object call(Object batch) {
-            return new GenericInternalRow(new Object[] {number, ((InternalRow) batch).getBinary(BATCH)});
+            return new GenericInternalRow(new Object[] {inputNumber, ((InternalRow) batch).getBinary(BATCH_COLUMN)});
         }
     }
 
-    private static final class Appending implements FlatMapFunction2<Object, Object, Object> {
+    private static final class Concatenator implements FlatMapFunction2<Object, Object, Object> {
         private static final long serialVersionUID = 1L;
 
         @Override
@@ -103,13 +103,13 @@ public final class NativeDecoder implements Function<Object, Object> {
         }
     }
 
-    private static final class Decoding implements FlatMapFunction<Object, Object> {
+    private static final class BatchDecoder implements FlatMapFunction<Object, Object> {
         private static final long serialVersionUID = 1L;
         private final StructType batchSchema;
         @SuppressWarnings("serial") // all expressions and all of Scala's sequences are serializable
         private final Seq<Expression> values;
 
-        Decoding(StructType batchSchema, Seq<Expression> values) {
+        BatchDecoder(StructType batchSchema, Seq<Expression> values) {
             this.batchSchema = batchSchema;
             this.values = values;
         }
@@ -122,12 +122,12 @@ public final class NativeDecoder implements Function<Object, Object> {
             Object messages = batches.map(new AbstractFunction1<Object, Object>() {
                 @Override
                 public Object apply(Object row) {
-                    return ((InternalRow) row).getBinary(BATCH);
+                    return ((InternalRow) row).getBinary(BATCH_COLUMN);
                 }
             });
             Object decoded = converters.fromBatchIterator((scala.collection.Iterator) messages, batchSchema, "UTC", false, false,
                     TaskContext.get());
-            Function1 projection = UnsafeProjection.create(values); // each row overwrites the previous one in memory
+            Function1 projection = UnsafeProjection.create(values); // each row overwrites the previous row in memory
             return CollectionConverters.asJava(((scala.collection.Iterator) decoded).map(projection));
         }
     }

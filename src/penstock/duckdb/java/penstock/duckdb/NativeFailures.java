@@ -19,42 +19,41 @@ import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import penstock.plans.ListingComparison;
 
 /**
- * Remembers the plans that DuckDB failed to compute: repeating the failure costs more than Spark alone.
+ * Records the plans that DuckDB failed to compute: another failure would cost more time than Spark alone takes.
  *
- * It also cancels a stage as soon as DuckDB fails in one of its tasks, so that Spark computes the rows.
- *
- * Spark would run the task `spark.task.maxFailures` times, and DuckDB fails on the same values each time. Executors on
- * which tasks fail repeatedly may also be excluded.
+ * It also cancels a stage as soon as DuckDB fails in one of its tasks, so that Spark computes the rows. Otherwise Spark
+ * would run the task `spark.task.maxFailures` times, although DuckDB fails on the same values each time; and it may
+ * exclude executors on which tasks fail repeatedly.
  */
 public final class NativeFailures {
-    /** Local property of the jobs whose failure lets Spark compute the rows. Tasks of all others are repeated. */
+    /** Local property of the jobs whose rows Spark computes after a failure. Failed tasks of other jobs are retried. */
     private static final String PROPERTY = "spark.penstock.native.fails";
-    private static final Map<Object, Object> WATCHED = new WeakHashMap<>();
-    /** Older plans are removed, as each holds the list of its files. */
+    /** For each Spark context that has a listener, the prefix of the errors after which Spark computes the rows. */
+    private static final Map<Object, Object> ERROR_PREFIXES = new WeakHashMap<>();
+    /** Above this number, the oldest plan is removed, as each plan holds the list of its files. */
     private static final int MAX_PLANS = 64;
-
-    /** By canonical plan, the reason and the file versions at that time. */
+    /** For each canonical plan, the reason of its failure, and the versions of its files at the time of recording. */
     private static final Map<Object, Object> FAILURES = new LinkedHashMap<>();
 
     /**
-     * Marks the jobs that this thread starts from now on.
+     * From now until `end`, cancels a stage of a job that this thread starts at the stage's first DuckDB failure.
      *
-     * @param error the prefix of the errors after which Spark computes the rows
+     * @param errorPrefix the prefix of the errors after which Spark computes the rows
      */
-    public void begin(SparkContext context, String error) {
-        synchronized (WATCHED) {
-            if (WATCHED.put(context, error) == null) {
-                context.addSparkListener(new Watch(context));
+    public void begin(SparkContext context, String errorPrefix) {
+        synchronized (ERROR_PREFIXES) {
+            if (ERROR_PREFIXES.put(context, errorPrefix) == null) {
+                context.addSparkListener(new FailureListener(context));
             }
         }
-        context.setLocalProperty(PROPERTY, error);
+        context.setLocalProperty(PROPERTY, errorPrefix);
     }
 
     public void end(SparkContext context) {
         context.setLocalProperty(PROPERTY, null);
     }
 
-    /** Adds a plan and the reason of its failure. */
+    /** Records a plan and the reason of its failure. */
     public void record(QueryPlan<?> plan, String reason) {
         Object failure = Arrays.<Object>asList(reason, ListingComparison.versions(plan)); // may list files, so outside of the lock
         synchronized (FAILURES) {
@@ -75,36 +74,36 @@ public final class NativeFailures {
         return failure != null && failure.get(1).equals(ListingComparison.versions(plan)) ? (String) failure.get(0) : null;
     }
 
-    static final class Watch extends SparkListener {
+    static final class FailureListener extends SparkListener {
         private final SparkContext context;
-        private final Map<Object, Object> errors = new ConcurrentHashMap<>();
+        private final Map<Object, Object> prefixesByStage = new ConcurrentHashMap<>();
 
-        Watch(SparkContext context) {
+        FailureListener(SparkContext context) {
             this.context = context;
         }
 
         @Override
         public void onStageSubmitted(SparkListenerStageSubmitted submitted) {
             Properties properties = submitted.properties();
-            String error = properties == null ? null : properties.getProperty(PROPERTY);
-            if (error != null) {
-                errors.put(Integer.valueOf(submitted.stageInfo().stageId()), error);
+            String errorPrefix = properties == null ? null : properties.getProperty(PROPERTY);
+            if (errorPrefix != null) {
+                prefixesByStage.put(Integer.valueOf(submitted.stageInfo().stageId()), errorPrefix);
             }
         }
 
         @Override
         public void onStageCompleted(SparkListenerStageCompleted completed) {
-            errors.remove(Integer.valueOf(completed.stageInfo().stageId()));
+            prefixesByStage.remove(Integer.valueOf(completed.stageInfo().stageId()));
         }
 
         @Override
         public void onTaskEnd(SparkListenerTaskEnd end) {
-            String error = (String) errors.get(Integer.valueOf(end.stageId()));
-            if (error == null || !(end.reason() instanceof ExceptionFailure)) {
+            String errorPrefix = (String) prefixesByStage.get(Integer.valueOf(end.stageId()));
+            if (errorPrefix == null || !(end.reason() instanceof ExceptionFailure)) {
                 return;
             }
             String text = ((ExceptionFailure) end.reason()).toErrorString();
-            int begin = text.lastIndexOf(error);
+            int begin = text.lastIndexOf(errorPrefix);
             if (begin >= 0) {
                 int newline = text.indexOf('\n', begin);
                 String line = newline < 0 ? text.substring(begin) : text.substring(begin, newline);

@@ -13,12 +13,12 @@ import org.apache.spark.sql.types.DecimalType;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
-/** A final aggregate after an exchange in DuckDB's SQL, of the buffers of partial aggregates. */
+/** A final aggregate after an exchange, in DuckDB's SQL: it merges the buffers of partial aggregates. */
 final class NativeFinalAggregate {
-    /** Returns the results of an aggregate of a query for the rows of `NativePartialAggregate`. */
+    /** Returns a query for a final aggregate; `rows` is a query for the rows of partial aggregates. */
     static String of(BaseAggregateExec plan, String rows) throws NativeSql.Declined {
         String groups = NativeLogicalAggregate.keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns");
-        if (groups.isEmpty()) { // it returns a row even without input rows
+        if (groups.isEmpty()) { // without groups, Spark returns a row even if no task has input rows
             throw new NativeSql.Declined("an aggregate without groups");
         }
         StringBuilder totals = new StringBuilder(groups);
@@ -33,36 +33,36 @@ final class NativeFinalAggregate {
                     .append(NativeSql.column((AttributeReference) results.get(i)));
         }
         String inner = "SELECT " + totals + " FROM (" + rows + ") GROUP BY " + groups;
-        return "SELECT " + NativePart.named(plan.resultExpressions()) + " FROM (" + inner + ")";
+        return "SELECT " + NativePart.selectList(plan.resultExpressions()) + " FROM (" + inner + ")";
     }
 
     private static String total(AggregateFunction function) throws NativeSql.Declined {
         String name = Catalyst.name(function);
         List<?> buffers = Catalyst.each(function.inputAggBufferAttributes());
-        String first = NativeSql.column((AttributeReference) buffers.get(0));
+        String firstBuffer = NativeSql.column((AttributeReference) buffers.get(0));
         String type = NativeTypes.nameOf(function.dataType());
         if (name.equals("Count")) {
-            return "CAST(sum(" + first + ") AS BIGINT)";
+            return "CAST(sum(" + firstBuffer + ") AS BIGINT)";
         }
         if (function.children().size() != 1 || NumericTypes.overflowMode(function).equals("TRY")) {
             throw new NativeSql.Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
         if ((name.equals("Min") || name.equals("Max")) && !NumericTypes.isFloating(child.dataType())) {
-            return name.toLowerCase(Locale.ROOT) + "(" + first + ")";
+            return name.toLowerCase(Locale.ROOT) + "(" + firstBuffer + ")";
         }
         if (name.equals("Sum") && child.dataType() instanceof DecimalType && NumericTypes.isSummedExactly(child.dataType())) {
             String isEmpty = NativeSql.column((AttributeReference) buffers.get(1));
-            return "CASE WHEN bool_or(" + first + " IS NULL) THEN error('a sum that did not fit') WHEN bool_and(" + isEmpty
-                    + ") THEN NULL ELSE CAST(sum(" + first + ") AS " + type + ") END";
+            return "CASE WHEN bool_or(" + firstBuffer + " IS NULL) THEN error('a sum that did not fit') WHEN bool_and(" + isEmpty
+                    + ") THEN NULL ELSE CAST(sum(" + firstBuffer + ") AS " + type + ") END";
         }
         if (name.equals("Sum") && NumericTypes.isInteger(child.dataType())) {
-            return NativePartialAggregate.integerSum("", first, "", false, NumericTypes.overflowMode(function));
+            return NativePartialAggregate.integerSum("", firstBuffer, "", false, NumericTypes.overflowMode(function));
         }
         if (name.equals("Average") && NumericTypes.isInteger(child.dataType())) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            return "CASE WHEN count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED
-                    + " WHEN " + count + " = 0 THEN NULL ELSE sum(" + first + ") / CAST(" + count + " AS DOUBLE) END";
+            return "CASE WHEN count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR
+                    + " WHEN " + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }

@@ -23,7 +23,7 @@ import penstock.plans.Catalyst;
 
 /** The partition folders of a scanned table, their files, and the columns whose values are in the folder names. */
 final class NativeFolders {
-    /** Each folder adds a subquery: planning more would take DuckDB longer than most queries run. */
+    /** Each folder adds a subquery; planning more of them takes DuckDB longer than running most queries. */
     private static final int MAX_FOLDERS = 100;
 
     static boolean isPartitionColumn(FileSourceScanExec scan, Attribute column) {
@@ -34,22 +34,22 @@ final class NativeFolders {
     static void checkTypes(FileSourceScanExec scan) throws NativeSql.Declined {
         for (Attribute column : Catalyst.each(scan.output())) {
             if (isPartitionColumn(scan, column)) {
-                NativeTypes.literal(null, column.dataType());
+                NativeTypes.literal(null, column.dataType()); // declines other types
             }
         }
     }
 
-    /** Lists the folders of a scan and checks that DuckDB supports their partition values. */
+    /** Checks that DuckDB supports the partition values that a scan reads. */
     static void check(FileSourceScanExec scan) throws NativeSql.Declined {
-        if (!NativeScan.columns(scan, true).isEmpty()) {
-            for (PartitionDirectory folder : listed(scan)) {
-                values(scan, folder.values());
+        if (!NativeScan.columns(scan, true).isEmpty()) { // the scan reads partition columns
+            for (PartitionDirectory folder : partitionFolders(scan)) {
+                partitionValues(scan, folder.values());
             }
         }
     }
 
-    /** Returns the partition values of a folder as SQL, in the order of the partition columns. */
-    static List<Object> values(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
+    /** Returns the values of the partition columns that a scan reads, as SQL and in the order of its output. */
+    static List<Object> partitionValues(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
         StructType schema = scan.relation().partitionSchema();
         List<Object> literals = new ArrayList<>();
         for (Attribute column : Catalyst.each(scan.output())) {
@@ -66,12 +66,12 @@ final class NativeFolders {
         return literals;
     }
 
-    /** Returns all files, unsplit. They are listed here, as the scan itself would broadcast settings for each table. */
+    /** Returns the nonempty files, not divided into splits: to list splits, a scan would broadcast settings. */
     static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
         Set<Object> folders = new HashSet<>();
         List<Object> files = new ArrayList<>();
-        for (PartitionDirectory folder : listed(scan)) {
-            List<Object> values = values(scan, folder.values());
+        for (PartitionDirectory folder : partitionFolders(scan)) {
+            List<Object> values = partitionValues(scan, folder.values());
             folders.add(values);
             if (folders.size() > MAX_FOLDERS) {
                 throw new NativeSql.Declined("more than " + MAX_FOLDERS + " folders of a table");
@@ -85,12 +85,12 @@ final class NativeFolders {
         return files;
     }
 
-    static Map<String, Object> facts(Path path, long start, long length, long modified, long size, List<Object> values) {
-        return Answer.facts("path", path.toString(), "start", start, "length", length, "modified", modified, "size", size,
-                "values", values);
+    static Map<String, Object> facts(Path path, long start, long length, long modifiedMs, long size, List<Object> partitionValues) {
+        return Answer.facts("path", path.toString(), "start", start, "length", length, "modified_ms", modifiedMs, "size", size,
+                "partition_values", partitionValues);
     }
 
-    private static List<PartitionDirectory> listed(FileSourceScanExec scan) {
-        return Catalyst.each(scan.relation().location().listFiles(scan.partitionFilters(), Catalyst.<Expression>none()));
+    private static List<PartitionDirectory> partitionFolders(FileSourceScanExec scan) {
+        return Catalyst.each(scan.relation().location().listFiles(scan.partitionFilters(), Catalyst.<Expression>emptySeq()));
     }
 }

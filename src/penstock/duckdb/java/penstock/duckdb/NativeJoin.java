@@ -24,8 +24,8 @@ import penstock.plans.NumericTypes;
 
 /** A physical join in DuckDB's SQL. */
 final class NativeJoin {
-    /** Maximum size of a broadcast relation: each task copies it and builds a hash table. */
-    private static final long MAX_BYTES = 128L << 20;
+    /** Maximum size of a broadcast relation: each task copies the rows and builds a hash table. */
+    private static final long MAX_RELATION_BYTES = 128L << 20;
 
     final SparkPlan left;
     final SparkPlan right;
@@ -51,7 +51,7 @@ final class NativeJoin {
             throw new NativeSql.Declined("a broadcast that has not run");
         }
         Object relation = relation(build);
-        if (!RelationRows.isSupported(relation) || ((HashedRelation) relation).estimatedSize() > MAX_BYTES) {
+        if (!RelationRows.isSupported(relation) || ((HashedRelation) relation).estimatedSize() > MAX_RELATION_BYTES) {
             throw new NativeSql.Declined("a large broadcast relation");
         }
     }
@@ -60,36 +60,28 @@ final class NativeJoin {
         return build.executeBroadcast().value();
     }
 
-    long broadcast() {
+    long broadcastId() {
         return build.executeBroadcast().id();
     }
 
+    /** Returns the join of the rows of two queries. */
     String of(String leftRows, String rightRows) throws NativeSql.Declined {
         NativeSql.checkSides(left.output(), right.output());
         String columns = NativeSql.columns(((SparkPlan) join).output());
-        return "SELECT " + (columns.isEmpty() ? "1 AS nothing" : columns) + " FROM (" + leftRows + ") AS l " + kind()
+        return "SELECT " + (columns.isEmpty() ? "1 AS nothing" : columns) + " FROM (" + leftRows + ") AS l " + keywords()
                 + " (" + rightRows + ") AS r ON " + condition();
     }
 
-    private String kind() throws NativeSql.Declined {
-        String kind = join.joinType().toString();
-        boolean isShuffled = build == null;
-        if (kind.equals("Inner")) {
+    private String keywords() throws NativeSql.Declined {
+        String joinType = join.joinType().toString();
+        if (joinType.equals("Inner")) {
             return "JOIN";
         }
-        if (kind.equals("LeftOuter") && (isShuffled || !buildsLeft)) {
-            return "LEFT JOIN";
+        boolean preservesBuild = joinType.equals("FullOuter") || (buildsLeft ? joinType.startsWith("Left") : joinType.equals("RightOuter"));
+        if (build != null && preservesBuild) { // several tasks would return the same build row
+            throw new NativeSql.Declined("a join of the kind " + joinType);
         }
-        if (kind.equals("RightOuter") && (isShuffled || buildsLeft)) {
-            return "RIGHT JOIN";
-        }
-        if (kind.equals("FullOuter") && isShuffled) {
-            return "FULL JOIN";
-        }
-        if (!buildsLeft && (kind.equals("LeftSemi") || kind.equals("LeftAnti"))) {
-            return kind.equals("LeftSemi") ? "SEMI JOIN" : "ANTI JOIN";
-        }
-        throw new NativeSql.Declined("a join of the kind " + kind);
+        return NativeLogicalJoin.keywords(joinType);
     }
 
     private String condition() throws NativeSql.Declined {
@@ -100,8 +92,9 @@ final class NativeJoin {
             sql.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) leftKeys.get(i), (Expression) rightKeys.get(i)));
         }
         boolean isInner = join.joinType().toString().equals("Inner");
-        for (Expression conjunct : Catalyst.conjuncts(join.condition())) { // otherwise DuckDB would compare all pairs of an outer join
-            if (!isInner && (conjunct instanceof Not || !compares(conjunct, left.outputSet(), right.outputSet()))) {
+        for (Expression conjunct : Catalyst.conjuncts(join.condition())) {
+            // DuckDB compares all pairs of rows by a `<>` or by a condition within a side, except in inner joins.
+            if (!isInner && (conjunct instanceof Not || !comparesSides(conjunct, left.outputSet(), right.outputSet()))) {
                 throw new NativeSql.Declined("a condition of an outer join that does not compare its sides");
             }
         }
@@ -111,7 +104,7 @@ final class NativeJoin {
         return sql.toString();
     }
 
-    /** Returns the join condition of columns with the keys of a tagged filter, in a table ``k``. */
+    /** Returns the condition of a semi join with the keys of a key set filter; the keys are in the table ``k``. */
     static String keyCondition(Expression filter) throws NativeSql.Declined {
         List<?> hashed = Catalyst.each(Catalyst.last(filter).children());
         StringBuilder sql = new StringBuilder();
@@ -126,20 +119,22 @@ final class NativeJoin {
     }
 
     /** Whether a condition compares a value of the left side with a value of the right side, including `<>`. */
-    static boolean compares(Expression condition, AttributeSet left, AttributeSet right) {
+    static boolean comparesSides(Expression condition, AttributeSet left, AttributeSet right) {
         Expression comparison = condition instanceof Not && Catalyst.first(condition) instanceof EqualTo ? Catalyst.first(condition) : condition;
         if (!(comparison instanceof BinaryComparison)) {
             return false;
         }
-        Expression first = Catalyst.first(comparison);
-        Expression last = Catalyst.last(comparison);
-        return refersOnlyTo(first, left) && refersOnlyTo(last, right) || refersOnlyTo(first, right) && refersOnlyTo(last, left);
+        Expression leftOperand = Catalyst.first(comparison);
+        Expression rightOperand = Catalyst.last(comparison);
+        return refersOnlyTo(leftOperand, left) && refersOnlyTo(rightOperand, right)
+                || refersOnlyTo(leftOperand, right) && refersOnlyTo(rightOperand, left);
     }
 
     private static boolean refersOnlyTo(Expression expression, AttributeSet side) {
         return expression.references().nonEmpty() && expression.references().subsetOf(side);
     }
 
+    /** Writes the rows of a broadcast side to a file. */
     static void write(SparkPlan build, String path) throws Exception {
         List<StructField> fields = new ArrayList<>();
         for (Attribute column : Catalyst.each(build.output())) {

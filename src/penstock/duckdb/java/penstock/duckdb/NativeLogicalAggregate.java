@@ -18,9 +18,9 @@ import scala.collection.immutable.Seq;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
-/** Complete aggregates of an optimised plan in DuckDB's SQL; see `NativeQuery`. */
+/** Complete aggregates of an optimized plan in DuckDB's SQL; see `NativeQuery`. */
 final class NativeLogicalAggregate {
-    /** Returns an aggregate of the rows of a query; its results are only columns and functions, see `NativeNormalization`. */
+    /** Returns an aggregate of the rows of a query. Declines expressions of functions, see `NativeNormalization`. */
     static String of(Aggregate plan, String rows) throws NativeSql.Declined {
         String groups = keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns");
         StringBuilder columns = new StringBuilder();
@@ -80,26 +80,26 @@ final class NativeLogicalAggregate {
 
     private static String sum(Expression child, String distinct, String suffix, String mode) throws NativeSql.Declined {
         if (Catalyst.name(child).equals("UnscaledValue")) {
-            return unscaled(child, distinct, suffix, "BIGINT");
+            return unscaledSum(child, distinct, suffix, "BIGINT");
         }
         String sql = NativeSql.of(child);
         if (child.dataType() instanceof DecimalType) {
             DecimalType type = (DecimalType) child.dataType();
-            String sumType = NativeTypes.nameOf(NumericTypes.summed(type));
-            return NativePartialAggregate.sum(distinct, sql, suffix, sumType, NumericTypes.isSummedExactly(type) ? null : NativeTypes.largest(type));
+            String typeName = NativeTypes.nameOf(NumericTypes.sumType(type));
+            return NativePartialAggregate.sum(distinct, sql, suffix, typeName, NumericTypes.isSummedExactly(type) ? null : NativeTypes.largestSum(type));
         }
         if (!NumericTypes.isInteger(child.dataType())) {
             throw new NativeSql.Declined("a sum of " + Catalyst.type(child));
         }
-        return NativePartialAggregate.integerSum(distinct, sql, suffix, NumericTypes.isSmall(child), mode);
+        return NativePartialAggregate.integerSum(distinct, sql, suffix, NumericTypes.sumFitsLong(child), mode);
     }
 
     /** Returns the sum of unscaled decimals: summing the decimals is faster, with the same unscaled result. */
-    private static String unscaled(Expression child, String distinct, String suffix, String type) throws NativeSql.Declined {
+    private static String unscaledSum(Expression child, String distinct, String suffix, String type) throws NativeSql.Declined {
         Expression decimal = Catalyst.first(child);
-        DecimalType summed = NumericTypes.summed((DecimalType) decimal.dataType());
-        String sum = "CAST(sum(" + distinct + NativeSql.of(decimal) + ")" + suffix + " AS " + NativeTypes.nameOf(summed) + ")";
-        return "CAST(" + NativeDecimals.unscaled(sum, summed) + " AS " + type + ")";
+        DecimalType sumType = NumericTypes.sumType((DecimalType) decimal.dataType());
+        String sum = "CAST(sum(" + distinct + NativeSql.of(decimal) + ")" + suffix + " AS " + NativeTypes.nameOf(sumType) + ")";
+        return "CAST(" + NativeDecimals.unscaled(sum, sumType) + " AS " + type + ")";
     }
 
     /**
@@ -116,12 +116,12 @@ final class NativeLogicalAggregate {
         if (!NumericTypes.isSummedExactly(child.dataType())) {
             throw new NativeSql.Declined("an average of " + Catalyst.type(child));
         }
-        DecimalType summed = NumericTypes.summed((DecimalType) child.dataType());
-        String sum = "CAST(sum(" + distinct + sql + ")" + suffix + " AS " + NativeTypes.nameOf(summed) + ")";
-        return NativeDecimals.mean(sum, summed, count, (DecimalType) function.dataType());
+        DecimalType sumType = NumericTypes.sumType((DecimalType) child.dataType());
+        String sum = "CAST(sum(" + distinct + sql + ")" + suffix + " AS " + NativeTypes.nameOf(sumType) + ")";
+        return NativeDecimals.mean(sum, sumType, count, (DecimalType) function.dataType());
     }
 
-    /** Returns the rows of a query, expanded once for each projection, such as a grouping set. */
+    /** Returns the rows of a query, copied for each projection, such as a grouping set. */
     static String expanded(Expand plan, String rows) throws NativeSql.Declined {
         List<?> projections = Catalyst.each(plan.projections());
         List<?> output = Catalyst.each(plan.output());

@@ -28,12 +28,13 @@ import penstock.plans.ExpressionSafety;
 import penstock.plans.PlanReader;
 
 /**
- * Normalizes an optimised plan so that most of it can be a single DuckDB query; see `NativeQueries`.
+ * Normalizes an optimized plan so that most of it can be a single DuckDB query; see `NativeQueries`.
  *
- * Aggregates return only columns and functions; expressions of these move to a projection above, unless that would fail
- * on other rows than in Spark. Filters by keys of other tables are removed, as the joins imply them. A top-N moves below
- * a sort that repeats its order. Semi and anti joins are pulled up above joins with smaller tables. Limits of ranks are
- * removed, as a filter above repeats them.
+ * Aggregates return only columns and functions; a projection above computes expressions of these, unless Spark's
+ * aggregate may fail on rows that a later operator drops, as the projection might skip them. Filters by keys of other
+ * tables are removed, as the joins imply them. The sort of a top-N is repeated above the top-N, so that a part can end
+ * with the top-N. Semi and anti joins are pulled up above joins with smaller tables. Limits of ranks (a filter above
+ * repeats them) and implied IS NOT NULL conditions are removed.
  */
 final class NativeNormalization {
     /** Returns an equivalent plan. */
@@ -42,7 +43,7 @@ final class NativeNormalization {
     }
 
     /**
-     * Whether Spark computes values that may fail directly above an aggregate whose rows may be dropped further above.
+     * Whether Spark computes, directly above an aggregate, values that may fail on rows that a later operator may drop.
      *
      * @param parts the parts that DuckDB computes
      * @param mayDrop whether an operator above the plan may drop its rows
@@ -79,7 +80,11 @@ final class NativeNormalization {
     }
 
     private static LogicalPlan normalize(LogicalPlan plan, boolean mayDrop) {
-        LogicalPlan normalized = withChildren(plan, mayDropBelow(plan, mayDrop));
+        List<LogicalPlan> children = new ArrayList<>();
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            children.add(normalize(child, mayDropBelow(plan, mayDrop)));
+        }
+        LogicalPlan normalized = Catalyst.withChildren(plan, children);
         if (normalized instanceof Filter) {
             Expression remaining = withoutKeyFilters(((Filter) normalized).condition());
             return remaining == null ? ((Filter) normalized).child() : new Filter(remaining, ((Filter) normalized).child());
@@ -98,14 +103,6 @@ final class NativeNormalization {
         return normalized instanceof Aggregate ? splitAggregate((Aggregate) normalized, mayDrop) : normalized;
     }
 
-    private static LogicalPlan withChildren(LogicalPlan plan, boolean mayDrop) {
-        List<LogicalPlan> children = new ArrayList<>();
-        for (LogicalPlan child : Catalyst.each(plan.children())) {
-            children.add(normalize(child, mayDrop));
-        }
-        return Catalyst.withChildren(plan, children);
-    }
-
     private static Expression withoutKeyFilters(Expression condition) {
         if (condition instanceof And) {
             Expression left = withoutKeyFilters(((And) condition).left());
@@ -121,22 +118,22 @@ final class NativeNormalization {
     private static LogicalPlan splitAggregate(Aggregate plan, boolean mayDrop) {
         Map<Object, Object> functions = new LinkedHashMap<>();
         List<NamedExpression> results = new ArrayList<>();
-        boolean isUnchanged = true;
+        boolean keepsPlan = true;
         for (Object element : Catalyst.each(plan.aggregateExpressions())) {
             boolean isFunction = element instanceof Alias && ((Alias) element).child() instanceof AggregateExpression;
-            isUnchanged = isUnchanged && (isFunction || element instanceof AttributeReference);
+            keepsPlan = keepsPlan && (isFunction || element instanceof AttributeReference);
             results.add((NamedExpression) withColumns((Expression) element, functions));
         }
         List<NamedExpression> columns = new ArrayList<>();
         for (Object group : Catalyst.each(plan.groupingExpressions())) {
-            isUnchanged = isUnchanged || !(group instanceof AttributeReference); // the aggregate will be declined
+            keepsPlan = keepsPlan || !(group instanceof AttributeReference); // DuckDB declines such a group
             if (group instanceof NamedExpression) { // a constant has no name and is never referenced
                 columns.add((NamedExpression) group);
             }
         }
-        boolean failsForAllRows = mayDrop && !PlanReader.isGeneratedHashAggregate(plan)
-                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(results)); // Spark evaluates them for all rows, before dropping any
-        if (isUnchanged || failsForAllRows) {
+        boolean mayFailOnDroppedRows = mayDrop && !PlanReader.isGeneratedHashAggregate(plan)
+                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(results)); // generated ones are lazy, too
+        if (keepsPlan || mayFailOnDroppedRows) {
             return plan;
         }
         for (Object function : functions.values()) {
@@ -145,7 +142,7 @@ final class NativeNormalization {
         Object[] fields = new Object[plan.productArity()];
         for (int i = 0; i < fields.length; i++) {
             Object field = plan.productElement(i);
-            fields[i] = i == 1 ? PythonUtils.toSeq(columns) : field;
+            fields[i] = i == 1 ? PythonUtils.toSeq(columns) : field; // field 1 is aggregateExpressions
         }
         return new Project(PythonUtils.toSeq(results), (LogicalPlan) (Object) plan.makeCopy(fields));
     }

@@ -28,7 +28,7 @@ import penstock.plans.Catalyst;
 /**
  * Removes IS NOT NULL conditions that another condition or a join implies.
  *
- * Spark's optimiser adds them. DuckDB estimates that each drops most rows, which leads to a worse join order.
+ * Spark's optimizer adds such conditions. DuckDB estimates that each drops most rows, which leads to a worse join order.
  */
 final class NativeNotNullFilters {
     /** Returns an equivalent plan. */
@@ -36,60 +36,61 @@ final class NativeNotNullFilters {
         return of(plan, new HashSet<>());
     }
 
-    /** Returns a plan that may also return rows with null in a column whose id is in `dropped`. */
-    private static LogicalPlan of(LogicalPlan plan, Set<Object> dropped) {
+    /** Returns a plan that may also return rows with null in columns `droppedNulls` (ids): they are dropped above. */
+    private static LogicalPlan of(LogicalPlan plan, Set<Object> droppedNulls) {
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;
-            Set<Object> inputDropped = new HashSet<>(dropped);
-            addCompared(filter.condition(), inputDropped);
-            Expression remaining = withoutImplied(filter.condition(), inputDropped);
-            LogicalPlan child = of(filter.child(), inputDropped);
+            Set<Object> inputDroppedNulls = new HashSet<>(droppedNulls);
+            addCompared(filter.condition(), inputDroppedNulls);
+            Expression remaining = withoutImplied(filter.condition(), inputDroppedNulls);
+            LogicalPlan child = of(filter.child(), inputDroppedNulls);
             return remaining == null ? child : new Filter(remaining, child);
         }
         List<LogicalPlan> children = new ArrayList<>();
         for (int i = 0; i < plan.children().size(); i++) {
-            children.add(of((LogicalPlan) (Object) plan.children().apply(i), droppedOfInput(plan, i, dropped)));
+            children.add(of((LogicalPlan) (Object) plan.children().apply(i), droppedNullsOfInput(plan, i, droppedNulls)));
         }
         return Catalyst.withChildren(plan, children);
     }
 
-    /** Returns the ids of the input's columns whose null rows do not affect the result of a plan. */
-    private static Set<Object> droppedOfInput(LogicalPlan plan, int input, Set<Object> dropped) {
-        Set<Object> inputDropped = new HashSet<>();
+    /** Returns the ids of the input's columns in which a null drops the row, in the plan or above it. */
+    private static Set<Object> droppedNullsOfInput(LogicalPlan plan, int input, Set<Object> droppedNulls) {
+        Set<Object> inputDroppedNulls = new HashSet<>();
         if (plan instanceof Project) {
             for (Object element : Catalyst.each(((Project) plan).projectList())) {
-                Object from = element instanceof Alias ? ((Alias) element).child() : element;
-                if (from instanceof AttributeReference && dropped.contains(id(element))) {
-                    inputDropped.add(id(from));
+                Object inputColumn = element instanceof Alias ? ((Alias) element).child() : element;
+                if (inputColumn instanceof AttributeReference && droppedNulls.contains(id(element))) {
+                    inputDroppedNulls.add(id(inputColumn));
                 }
             }
         } else if (plan instanceof Aggregate) {
             for (Object group : Catalyst.each(((Aggregate) plan).groupingExpressions())) {
-                if (group instanceof AttributeReference && dropped.contains(id(group))) {
-                    inputDropped.add(id(group));
+                if (group instanceof AttributeReference && droppedNulls.contains(id(group))) {
+                    inputDroppedNulls.add(id(group));
                 }
             }
         } else if (plan instanceof Join) {
             Join join = (Join) plan;
-            String kind = join.joinType().toString();
-            boolean isInner = kind.equals("Inner");
-            boolean isPreserved = input == 0 ? !kind.equals("RightOuter") : kind.equals("RightOuter");
-            if (isInner || isPreserved && !kind.equals("FullOuter")) { // the join adds no null rows to this side
-                inputDropped.addAll(dropped);
+            String joinType = join.joinType().toString();
+            boolean isInner = joinType.equals("Inner");
+            boolean isPreserved = input == 0 ? !joinType.equals("RightOuter") : joinType.equals("RightOuter");
+            if (isInner || isPreserved && !joinType.equals("FullOuter")) { // the join adds no null rows to this side
+                inputDroppedNulls.addAll(droppedNulls);
             }
-            boolean mustMatch = isInner || kind.equals("LeftSemi") || !isPreserved;
-            if (mustMatch && !kind.equals("FullOuter") && join.condition().isDefined()) {
-                addCompared((Expression) (Object) join.condition().get(), inputDropped);
+            // Rows of this side without a match are not in the result.
+            boolean mustMatch = isInner || joinType.equals("LeftSemi") || !isPreserved;
+            if (mustMatch && !joinType.equals("FullOuter") && join.condition().isDefined()) {
+                addCompared((Expression) (Object) join.condition().get(), inputDroppedNulls);
             }
         }
-        return inputDropped;
+        return inputDroppedNulls;
     }
 
     private static Object id(Object column) {
         return ((org.apache.spark.sql.catalyst.expressions.NamedExpression) column).exprId().id();
     }
 
-    /** Adds the columns that a condition compares: it is not true if one of them is null. */
+    /** Adds the columns that a condition compares: the condition is not true if such a column is null. */
     private static void addCompared(Expression condition, Set<Object> compared) {
         if (condition instanceof And) {
             addCompared(((And) condition).left(), compared);
@@ -109,14 +110,14 @@ final class NativeNotNullFilters {
         }
     }
 
-    private static Expression withoutImplied(Expression condition, Set<Object> dropped) {
+    private static Expression withoutImplied(Expression condition, Set<Object> droppedNulls) {
         if (condition instanceof And) {
-            Expression left = withoutImplied(((And) condition).left(), dropped);
-            Expression right = withoutImplied(((And) condition).right(), dropped);
+            Expression left = withoutImplied(((And) condition).left(), droppedNulls);
+            Expression right = withoutImplied(((And) condition).right(), droppedNulls);
             return left == null ? right : right == null ? left : new And(left, right);
         }
         boolean isImplied = condition instanceof IsNotNull && ((IsNotNull) condition).child() instanceof AttributeReference
-                && dropped.contains(id(((IsNotNull) condition).child()));
+                && droppedNulls.contains(id(((IsNotNull) condition).child()));
         return isImplied ? null : condition;
     }
 }

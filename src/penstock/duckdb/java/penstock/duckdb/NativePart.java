@@ -36,35 +36,36 @@ import penstock.plans.ExpressionSafety;
 /** A part of a physical plan as a DuckDB query over the files of a scan, or over exchanged columns; see `NativeParts`. */
 final class NativePart {
     /** The reason why an exchange is not supported. */
-    static final String EXCHANGE = "an exchange";
-
+    static final String EXCHANGE_REASON = "an exchange";
     final SparkPlan plan;
     final String sql;
     /** The scan, null if the part reads exchanged columns. */
     FileSourceScanExec scan;
-    /** The exchanged columns, named ``input_0`` and so on in the query. */
+    /** The operators that read exchanged columns (`ColumnsToRows`), named ``input_0`` and so on in the query. */
     final List<Object> inputs = new ArrayList<>();
     /** The broadcast sides of its joins, named ``build_0`` and so on in the query. */
     final List<Object> builds = new ArrayList<>();
     /** The numbers of the key sets that filter its rows; see `KeyRows`. */
-    final List<Object> keys = new ArrayList<>();
+    final List<Object> keySetNumbers = new ArrayList<>();
+    /** Whether the part contains an aggregate. */
     boolean aggregates;
     /** The ids of the broadcasts that are joined above the visited operator. */
     private final List<Object> joinedBroadcasts = new ArrayList<>();
-    private final String name;
+    private final String scanName;
+    /** Whether the part has joins or aggregates that need their inputs partitioned by key. */
     private boolean needsPartitioning;
-    private long keyRows;
-    /** The number of operators above the visited one that may drop its rows; DuckDB may drop them before computing values. */
+    private long keySetRows; // the number of rows in all key sets of `keySetNumbers`
+    /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
     private int droppingOperators;
 
     NativePart(SparkPlan plan) throws NativeSql.Declined {
         this(plan, "scan");
     }
 
-    /** A part whose query refers to the rows of its files by a name. */
-    NativePart(SparkPlan plan, String name) throws NativeSql.Declined {
+    /** A part whose query reads the rows of its files as `scanName`. */
+    NativePart(SparkPlan plan, String scanName) throws NativeSql.Declined {
         this.plan = plan;
-        this.name = name;
+        this.scanName = scanName;
         sql = of(plan);
         if (scan != null && !inputs.isEmpty()) {
             throw new NativeSql.Declined("files together with exchanged rows");
@@ -80,18 +81,18 @@ final class NativePart {
         return inputs.isEmpty() || !(unwrap(materialized == null ? plan : materialized) instanceof ColumnsToRows);
     }
 
-    /** Returns an upper bound of the exchanged bytes that a task reads, as written. */
+    /** Returns an upper bound of the bytes of exchanged columns, as written, that a task reads. */
     long maxTaskBytes() {
         long bytes = 0;
         for (Object input : inputs) {
-            bytes += ((ColumnsToRows) input).largestPartition();
+            bytes += ((ColumnsToRows) input).largestPartitionBytes();
         }
         return bytes;
     }
 
-    /** Returns the total rows of its build sides and key sets. */
+    /** Returns the total number of rows of the build sides and key sets. */
     long joinedRows() {
-        long total = keyRows;
+        long total = keySetRows;
         for (Object build : builds) {
             Option<?> rows = ((BroadcastQueryStageExec) build).getRuntimeStatistics().rowCount();
             total += rows.isEmpty() ? 0 : ((BigInt) (Object) rows.get()).longValue();
@@ -102,7 +103,7 @@ final class NativePart {
     private String of(SparkPlan plan) throws NativeSql.Declined {
         SparkPlan materialized = materializedPlan(plan);
         if (materialized != null) {
-            return named(of(materialized), materialized, plan);
+            return withColumnsOf(plan, of(materialized), materialized);
         }
         SparkPlan operator = unwrap(plan);
         if (operator instanceof FileSourceScanExec) {
@@ -110,7 +111,7 @@ final class NativePart {
                 throw new NativeSql.Declined("two tables");
             }
             scan = (FileSourceScanExec) operator;
-            return NativeScan.sql(scan, name);
+            return NativeScan.sql(scan, scanName);
         }
         if (operator instanceof ColumnsToRows) {
             inputs.add(operator);
@@ -120,13 +121,13 @@ final class NativePart {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
                 throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
             }
-            return "SELECT " + named(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
+            return "SELECT " + selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
         if (operator instanceof FilterExec) {
             return filter(((FilterExec) operator).condition(), ofDroppable(((FilterExec) operator).child()));
         }
         if (operator instanceof BroadcastHashJoinExec) {
-            return joinedWithBuild(new NativeJoin(operator));
+            return broadcastJoin(new NativeJoin(operator));
         }
         if (operator instanceof SortMergeJoinExec || operator instanceof ShuffledHashJoinExec) {
             needsPartitioning = true;
@@ -146,9 +147,10 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(operator));
+        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
     }
 
+    /** Returns the query of a plan whose rows the operator above may drop. */
     private String ofDroppable(SparkPlan plan) throws NativeSql.Declined {
         droppingOperators++;
         String rows = of(plan);
@@ -162,34 +164,34 @@ final class NativePart {
         return isWrapped ? unwrap(Catalyst.onlyChild(plan)) : plan;
     }
 
-    /** Returns the plan behind a scan of materialized rows, null for other plans. */
+    /** If a plan scans materialized rows, returns the plan that computed them, otherwise null. */
     private static SparkPlan materializedPlan(SparkPlan plan) {
         SparkPlan operator = unwrap(plan);
         return operator instanceof RDDScanExec ? ColumnsToRows.planOf(operator) : null;
     }
 
-    /** Renames the columns of a query to those of another plan: a result that is read twice has different column ids. */
-    private static String named(String sql, SparkPlan from, SparkPlan to) throws NativeSql.Declined {
+    /** Renames the columns of `from` to those of `to`: a result that is read twice has different column ids. */
+    private static String withColumnsOf(SparkPlan to, String sql, SparkPlan from) throws NativeSql.Declined {
         if (to.output().size() != from.output().size()) {
             throw new NativeSql.Declined("a result that is read with another number of columns");
         }
         return "SELECT * FROM (" + sql + ") AS t(" + NativeSql.columns(to.output()) + ")";
     }
 
-    /** Returns a plan without the sort that only serves the operator above. */
+    /** Returns the input of a sort that only the operator above needs, other plans unchanged. */
     private static SparkPlan withoutSort(SparkPlan plan) {
         SparkPlan operator = unwrap(plan);
         return operator instanceof SortExec ? ((SortExec) operator).child() : operator;
     }
 
-    private String joinedWithBuild(NativeJoin join) throws NativeSql.Declined {
-        joinedBroadcasts.add(join.broadcast());
+    private String broadcastJoin(NativeJoin join) throws NativeSql.Declined {
+        joinedBroadcasts.add(join.broadcastId());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
         return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
     }
 
-    static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {
+    static String selectList(Seq<NamedExpression> expressions) throws NativeSql.Declined {
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(expressions)) {
             NamedExpression expression = (NamedExpression) element;
@@ -199,21 +201,21 @@ final class NativePart {
         return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
 
-    /** Returns the rows that match a condition. A filter by keys is skipped if their broadcast is joined above. */
-    private String filter(Expression condition, String below) throws NativeSql.Declined {
+    /** Returns the rows that match a condition. A filter by a key set is skipped if the broadcast keys are joined above. */
+    private String filter(Expression condition, String rows) throws NativeSql.Declined {
         if (condition instanceof And) {
-            return filter(((And) condition).right(), filter(((And) condition).left(), below));
+            return filter(((And) condition).right(), filter(((And) condition).left(), rows));
         }
-        List<?> keySet = KeyRows.keysOf(condition);
+        List<?> keySet = KeyRows.tagOf(condition); // number, broadcast id, rows
         if (keySet == null) {
-            return "SELECT * FROM (" + below + ") WHERE " + NativeSql.condition(condition);
+            return "SELECT * FROM (" + rows + ") WHERE " + NativeSql.condition(condition);
         }
         if (joinedBroadcasts.contains(keySet.get(1))) {
-            return below;
+            return rows;
         }
-        keys.add(keySet.get(0));
-        keyRows += (Long) keySet.get(2);
-        return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
+        keySetNumbers.add(keySet.get(0));
+        keySetRows += (Long) keySet.get(2);
+        return "SELECT s.* FROM (" + rows + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
     }
 
     /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
@@ -221,7 +223,7 @@ final class NativePart {
         boolean exchanges;
         try {
             exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (Exception refused) { // `CoalescedLayouts` throws an undeclared exception
+        } catch (Exception error) { // `CoalescedLayouts` throws an undeclared exception
             exchanges = true;
         }
         if (exchanges) {
@@ -233,6 +235,7 @@ final class NativePart {
         if (plan instanceof Exchange) {
             return true;
         }
+        // The exchange below a `ColumnsToRows` has run already.
         for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
             if (containsExchange((SparkPlan) child)) {
                 return true;

@@ -19,32 +19,31 @@ import org.apache.spark.sql.types.DecimalType;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
-/** A partial aggregate before an exchange in DuckDB's SQL; its columns are the buffers of Spark's functions. */
+/** A partial aggregate before an exchange in DuckDB's SQL; its columns are groups, and buffers of Spark's functions. */
 final class NativePartialAggregate {
     private static final String MAX_LONG = "9223372036854775807";
     /** Doubles represent every integer up to 2 to the 53rd exactly. */
     private static final long MAX_EXACT_DOUBLE = 1L << 53;
-    /** The maximum number of tasks whose sums of a group are checked against the bound of exact doubles. */
+    /** Maximum number of tasks with rows of a group: the sum of each may reach `MAX_EXACT_DOUBLE` divided by it. */
     static final int MAX_TASKS = 1024;
-    static final String ROUNDED = "error('an average that Spark rounds differently')";
-    /** Numbers up to this exceed `MAX_EXACT_DOUBLE` only in groups of 900 million rows, so a count suffices as a check. */
+    static final String ROUNDED_ERROR = "error('an average that Spark rounds differently')";
+    /** A sum above `MAX_EXACT_DOUBLE` takes 900 million integers up to this value, so it suffices to count them. */
     private static final long MAX_COUNTED_VALUE = 10_000_000;
 
     private final String columns;
-    private final String groups;
+    private final String groupBy;
 
     NativePartialAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
-        Map<Object, Object> values = new HashMap<>();
-        StringBuilder grouped = new StringBuilder();
+        Map<Object, Object> sqlById = new HashMap<>();
+        StringBuilder groupByClause = new StringBuilder();
         for (Object expression : Catalyst.each(plan.groupingExpressions())) {
             NamedExpression group = (NamedExpression) expression;
-            String type = NativeTypes.nameOf(((Expression) expression).dataType());
-            if (type.equals("FLOAT") || type.equals("DOUBLE")) {
+            if (NumericTypes.isFloating(((Expression) expression).dataType())) {
                 throw new NativeSql.Declined("groups by floating-point numbers");
             }
             String sql = NativeSql.of((Expression) expression);
-            values.put(group.exprId().id(), sql);
-            grouped.append(grouped.length() == 0 ? " GROUP BY " : ", ").append(sql);
+            sqlById.put(group.exprId().id(), sql);
+            groupByClause.append(groupByClause.length() == 0 ? " GROUP BY " : ", ").append(sql);
         }
         for (AggregateExpression function : Catalyst.each(plan.aggregateExpressions())) {
             if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
@@ -53,26 +52,26 @@ final class NativePartialAggregate {
             List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
             List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
             for (int i = 0; i < buffers.size(); i++) {
-                values.put(((AttributeReference) buffers.get(i)).exprId().id(), sql.get(i));
+                sqlById.put(((AttributeReference) buffers.get(i)).exprId().id(), sql.get(i));
             }
         }
         StringBuilder results = new StringBuilder();
         for (NamedExpression result : Catalyst.each(plan.resultExpressions())) {
-            Object sql = result instanceof AttributeReference ? values.get(result.exprId().id()) : null;
+            Object sql = result instanceof AttributeReference ? sqlById.get(result.exprId().id()) : null;
             if (sql == null) {
                 throw new NativeSql.Declined("an aggregate whose results are more than its groups and functions");
             }
             results.append(results.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
         }
         columns = results.length() == 0 ? "1 AS nothing" : results.toString();
-        groups = grouped.toString();
+        groupBy = groupByClause.toString();
     }
 
     String of(String rows) {
-        return "SELECT " + columns + " FROM (" + rows + ")" + groups;
+        return "SELECT " + columns + " FROM (" + rows + ")" + groupBy;
     }
 
-    /** Returns the buffers of an aggregate function, which Spark merges after the exchange. */
+    /** Returns the SQL of each buffer of an aggregate function; a final aggregate merges them after the exchange. */
     private static List<String> buffers(AggregateFunction function, List<?> buffers, String filter)
             throws NativeSql.Declined {
         String name = Catalyst.name(function);
@@ -89,8 +88,7 @@ final class NativePartialAggregate {
         Expression child = Catalyst.first(function);
         String sql = NativeSql.of(child);
         String type = NativeTypes.nameOf(child.dataType());
-        boolean isFloating = type.equals("FLOAT") || type.equals("DOUBLE");
-        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !isFloating) {
+        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !NumericTypes.isFloating(child.dataType())) {
             return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + filter);
         }
         if (!name.equals("Sum") && !name.equals("Average") || NumericTypes.overflowMode(function).equals("TRY")) {
@@ -99,12 +97,12 @@ final class NativePartialAggregate {
         String count = "count(" + sql + ")" + filter;
         if (child.dataType() instanceof DecimalType && types.size() == 2) {
             boolean fits = NumericTypes.isSummedExactly(child.dataType());
-            String sum = sum("", sql, filter, (String) types.get(0), fits ? null : NativeTypes.largest(child.dataType()));
+            String sum = sum("", sql, filter, (String) types.get(0), fits ? null : NativeTypes.largestSum(child.dataType()));
             String sumOrZero = "coalesce(" + sum + ", " + NativeTypes.literal(BigDecimal.ZERO, ((Expression) buffers.get(0)).dataType()) + ")";
             return Arrays.asList(sumOrZero, name.equals("Sum") ? "(" + count + " = 0)" : count);
         }
         if (name.equals("Sum") && NumericTypes.isInteger(child.dataType()) && types.size() == 1) {
-            return Arrays.asList(integerSum("", sql, filter, NumericTypes.isSmall(child), NumericTypes.overflowMode(function)));
+            return Arrays.asList(integerSum("", sql, filter, NumericTypes.sumFitsLong(child), NumericTypes.overflowMode(function)));
         }
         if (name.equals("Average") && NumericTypes.isInteger(child.dataType()) && types.size() == 2) {
             return Arrays.asList("coalesce(" + doubleSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
@@ -112,7 +110,7 @@ final class NativePartialAggregate {
         throw new NativeSql.Declined("aggregate " + name + " of " + type);
     }
 
-    /** Returns the filter of an aggregate function, which follows its call. */
+    /** Returns the FILTER clause of an aggregate function, which follows the call; empty without filter. */
     static String filter(AggregateExpression function) throws NativeSql.Declined {
         return function.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) function.filter().get()) + ")";
     }
@@ -129,18 +127,18 @@ final class NativePartialAggregate {
     /**
      * Returns a sum of integers for an average, as a double.
      *
-     * Spark adds doubles: above 2 to the 53rd its sum is rounded for each row, so it depends on the order of the rows,
-     * which conditions, casts and decimals reveal. So the sum is an error if the absolute values exceed the bound.
+     * Spark adds doubles. Above 2 to the 53rd, Spark rounds the sum after each row, so the sum depends on the order of
+     * the rows. So the result is an error if the sum of the absolute values, 2 * positive - all, may exceed that bound.
      *
-     * @param tasks the maximum number of such sums that are added up
+     * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
      */
     static String doubleSum(String distinct, String sql, String filter, Expression child, int tasks) {
         String sum = "sum(" + distinct + sql + ")" + filter;
-        long largest = maxAbsolute(child);
-        String rounded = tasks == 1 && largest <= MAX_COUNTED_VALUE
-                ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / largest
+        long maxAbsolute = maxAbsolute(child);
+        String mayBeRounded = tasks == 1 && maxAbsolute <= MAX_COUNTED_VALUE
+                ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute
                 : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum + " > " + MAX_EXACT_DOUBLE / tasks;
-        return "CAST(CASE WHEN " + rounded + " THEN " + ROUNDED + " ELSE " + sum + " END AS DOUBLE)";
+        return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";
     }
 
     private static long maxAbsolute(Expression child) {

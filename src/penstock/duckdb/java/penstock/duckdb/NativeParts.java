@@ -26,9 +26,9 @@ import penstock.exchange.ColumnsToRows;
 import penstock.exchange.ScanMetrics;
 import penstock.plans.Catalyst;
 
-/** Finds the parts of a physical plan that DuckDB can run; see `parts`. */
+/** Finds the parts of a physical plan that DuckDB can run; see `duckdb/parts.py`. */
 public final class NativeParts {
-    /** Returns the maximal parts that DuckDB can run, and the reason for each scan outside of them. */
+    /** Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns. */
     public Answer find(SparkPlan plan) throws JsonProcessingException {
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
@@ -36,14 +36,15 @@ public final class NativeParts {
         return Answer.of(facts, handles);
     }
 
-    private static void visit(SparkPlan plan, String above, List<Object> facts, List<Object> handles) {
+    /** Adds the parts of a plan; `aboveReason` says why the operator above is declined, null for an exchange. */
+    private static void visit(SparkPlan plan, String aboveReason, List<Object> facts, List<Object> handles) {
         String reason;
         try {
             NativePart part = new NativePart(plan);
             if (part.computesAnything()) {
-                add(facts(part, above), null, facts, plan, handles);
+                add(facts(part, aboveReason), null, facts, plan, handles);
             } else {
-                addDeclined(above == null ? "nothing is computed from it" : above, "", facts, plan, handles);
+                addDeclined(aboveReason == null ? "nothing is computed from it" : aboveReason, "", facts, plan, handles);
             }
             return;
         } catch (NativeSql.Declined declined) {
@@ -53,7 +54,7 @@ public final class NativeParts {
                 return;
             }
         }
-        reason = NativePart.EXCHANGE.equals(reason) ? null : reason;
+        reason = NativePart.EXCHANGE_REASON.equals(reason) ? null : reason;
         if (!addScattered(plan, reason, facts, handles)) {
             for (SparkPlan child : Catalyst.each(plan.children())) {
                 visit(child, reason, facts, handles);
@@ -61,15 +62,15 @@ public final class NativeParts {
         }
     }
 
-    /** Adds the input of an exchange, or of an aggregate that needs one, as a part that writes columns; false if unsupported. */
-    private static boolean addScattered(SparkPlan plan, String above, List<Object> facts, List<Object> handles) {
+    /** Adds the input of a present or later exchange as a part; returns false if DuckDB cannot compute or hash it. */
+    private static boolean addScattered(SparkPlan plan, String aboveReason, List<Object> facts, List<Object> handles) {
         try {
             Object scatter = NativeScatter.of(plan);
             if (scatter == null) {
                 return false;
             }
             SparkPlan child = Catalyst.onlyChild(plan);
-            Map<String, Object> partFacts = facts(new NativePart(child), above);
+            Map<String, Object> partFacts = facts(new NativePart(child), aboveReason);
             partFacts.put("scatter", scatter);
             add(partFacts, plan instanceof ShuffleExchangeExec ? plan : null, facts, child, handles);
             return true;
@@ -79,9 +80,10 @@ public final class NativeParts {
     }
 
     private static void addDeclined(String reason, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
-        add(Answer.facts("declined", reason, "table", table), null, facts, node, handles);
+        add(Answer.facts("declined_reason", reason, "table", table), null, facts, node, handles);
     }
 
+    /** Adds facts and two handles: `node`, the root of the part, and the operator to replace: an exchange or `node`. */
     private static void add(Map<String, Object> partFacts, SparkPlan exchange, List<Object> facts, SparkPlan node,
             List<Object> handles) {
         facts.add(partFacts);
@@ -89,7 +91,7 @@ public final class NativeParts {
         handles.add(exchange == null ? node : exchange);
     }
 
-    private static Map<String, Object> facts(NativePart part, String above) throws NativeSql.Declined {
+    private static Map<String, Object> facts(NativePart part, String aboveReason) throws NativeSql.Declined {
         FileSourceScanExec scan = part.scan;
         if (scan != null) {
             NativeFolders.check(scan);
@@ -100,11 +102,11 @@ public final class NativeParts {
             inputs.add(columns(((SparkPlan) input).output()));
         }
         return Answer.facts("sql", part.sql, "columns", columns, "inputs", inputs,
-                "read", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, false),
-                "folders", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, true),
-                "table", scan == null ? "" : NativeScan.table(scan), "calendar", scan == null ? "CORRECTED" : NativeScan.calendar(scan),
-                "aggregates", part.aggregates, "builds", part.builds.size(), "keys", part.keys, "joined_rows", part.joinedRows(),
-                "task_bytes", part.maxTaskBytes(), "above", above);
+                "read_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, false),
+                "partition_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, true),
+                "table", scan == null ? "" : NativeScan.table(scan), "rebase_mode", scan == null ? "CORRECTED" : NativeScan.rebaseMode(scan),
+                "aggregates", part.aggregates, "build_count", part.builds.size(), "key_set_numbers", part.keySetNumbers,
+                "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason);
     }
 
     static List<Object> columns(Seq<Attribute> output) throws NativeSql.Declined {
@@ -122,41 +124,37 @@ public final class NativeParts {
         return columns;
     }
 
-    /** Returns the inputs of a part, each an RDD of rows with a subpartition and a batch of columns. */
-    public List<Object> inputs(SparkPlan plan) throws NativeSql.Declined {
+    /** Returns the inputs of a part, each an RDD of rows with a routing number and a batch of columns. */
+    public List<Object> inputs(SparkPlan root) throws NativeSql.Declined {
         List<Object> inputs = new ArrayList<>();
-        for (Object input : new NativePart(plan).inputs) {
+        for (Object input : new NativePart(root).inputs) {
             inputs.add(((ColumnsToRows) input).child().execute());
         }
         return inputs;
     }
 
-    /** Returns an RDD with a row per task: the JSON list of the files that the task reads. */
-    public Object tasks(SparkPlan leaf) throws JsonProcessingException, NativeSql.Declined {
-        return NativeScan.tasks(new NativePart(leaf).scan);
+    /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */
+    public Object tasks(SparkPlan root) throws JsonProcessingException, NativeSql.Declined {
+        return NativeScan.tasks(new NativePart(root).scan);
     }
 
-    /** Records in an executed plan that the tasks of a leaf replace its scan, and the rows that they read. */
-    public void recordScan(SparkPlan tasks, SparkPlan leaf, long rows) throws NativeSql.Declined {
-        ScanMetrics.record(tasks, new NativePart(leaf).scan, rows);
+    /** Records that a leaf of an executed plan replaces the scan of a part, and how many rows its tasks have read. */
+    public void recordScan(SparkPlan leaf, SparkPlan root, long rows) throws NativeSql.Declined {
+        ScanMetrics.record(leaf, new NativePart(root).scan, rows);
     }
 
-    /** Returns a sample of the tasks of a leaf as JSON; see `NativeScan.sample`. */
-    public String sample(SparkPlan leaf, int count) throws JsonProcessingException, NativeSql.Declined {
-        return NativeScan.sample(new NativePart(leaf).scan, count);
+    /** Returns a sample of the tasks of a part as JSON; see `NativeScan.sample`. */
+    public String sample(SparkPlan root, int count) throws JsonProcessingException, NativeSql.Declined {
+        return NativeScan.sample(new NativePart(root).scan, count);
     }
 
-    /**
-     * Returns a plan that converts unscaled integers back to decimals.
-     *
-     * @param output the columns of the returned plan
-     */
+    /** Returns a plan with the columns `output`, which converts unscaled integers back to decimals. */
     public SparkPlan withDecimals(SparkPlan plan, Seq<Attribute> output) {
-        return new ProjectExec(values(plan.output(), output), plan);
+        return new ProjectExec(conversions(plan.output(), output), plan);
     }
 
-    /** Returns columns with the names and types of other columns. */
-    static Seq<NamedExpression> values(Seq<Attribute> columns, Seq<Attribute> output) {
+    /** Returns expressions that convert columns to the names and types of other columns. */
+    static Seq<NamedExpression> conversions(Seq<Attribute> columns, Seq<Attribute> output) {
         List<NamedExpression> values = new ArrayList<>();
         for (int i = 0; i < output.size(); i++) {
             Attribute target = (Attribute) (Object) output.apply(i);
@@ -171,15 +169,15 @@ public final class NativeParts {
         return PythonUtils.toSeq(values);
     }
 
-    /** Writes the rows of a leaf's build side to a file. */
-    public void writeBuild(SparkPlan leaf, int number, String path) throws Exception {
-        NativeJoin.write((SparkPlan) new NativePart(leaf).builds.get(number), path);
+    /** Writes the rows of a part's build side to a file. */
+    public void writeBuild(SparkPlan root, int number, String path) throws Exception {
+        NativeJoin.write((SparkPlan) new NativePart(root).builds.get(number), path);
     }
 
-    /** Returns a plan with parts replaced. */
-    public SparkPlan replaced(SparkPlan plan, List<?> old, List<?> replacements) {
-        for (int i = 0; i < old.size(); i++) {
-            if (old.get(i) == plan) {
+    /** Returns a plan with some operators replaced. */
+    public SparkPlan withParts(SparkPlan plan, List<?> replaced, List<?> replacements) {
+        for (int i = 0; i < replaced.size(); i++) {
+            if (replaced.get(i) == plan) {
                 SparkPlan replacement = (SparkPlan) replacements.get(i);
                 replacement.copyTagsFrom(plan);
                 return replacement;
@@ -190,7 +188,7 @@ public final class NativeParts {
         }
         List<SparkPlan> children = new ArrayList<>();
         for (SparkPlan child : Catalyst.each(plan.children())) {
-            children.add(replaced(child, old, replacements));
+            children.add(withParts(child, replaced, replacements));
         }
         return (SparkPlan) (Object) plan.withNewChildren(PythonUtils.toSeq(children));
     }

@@ -23,17 +23,17 @@ import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 import penstock.plans.NumericTypes;
 
-/** Finds the parts of an optimised plan that DuckDB can compute with a single query each; see `query`. */
+/** Finds the parts of an optimized plan that DuckDB can compute with a single query each; see `duckdb/query.py`. */
 public final class NativeQueries implements Predicate<Object> {
     private static final Logger LOG = LoggerFactory.getLogger(NativeQueries.class);
     /** Operators that fail only if an expression fails; tables, scripts and Python functions can fail by themselves. */
-    private static final Set<String> SAFE = Catalyst.words("Aggregate Expand Filter Generate GlobalLimit Join "
+    private static final Set<String> SAFE_OPERATORS = Catalyst.words("Aggregate Expand Filter Generate GlobalLimit Join "
             + "LocalLimit Offset Project Sort Union Window");
 
     /**
      * Returns the normalized plan, and its maximal parts that save an exchange, each as a DuckDB query.
      *
-     * The facts describe the parts, and the reasons why other parts are declined. The first object is the plan.
+     * The facts describe the parts, and why others are declined. The handles are the plan and the roots of the parts.
      */
     public Answer find(LogicalPlan plan, SparkSession session) throws JsonProcessingException {
         LogicalPlan normalized = NativeNormalization.of(plan);
@@ -41,8 +41,8 @@ public final class NativeQueries implements Predicate<Object> {
         List<Object> handles = new ArrayList<>();
         handles.add(normalized);
         handles.addAll(search.roots);
-        return Answer.of(Answer.facts("rest", NativeSemiJoins.bytes(search.rest), "parts", search.parts,
-                "why", search.declinedReasons, "rest_may_fail", restMayFail(normalized, search.roots),
+        return Answer.of(Answer.facts("rest_size_in_bytes", NativeSemiJoins.bytes(search.restLeaves), "parts", search.parts,
+                "declined_reasons", search.declinedReasons, "rest_may_fail", restMayFail(normalized, search.roots),
                 "has_late_values", NativeNormalization.hasLateValues(normalized, search.roots, false)), handles);
     }
 
@@ -51,37 +51,37 @@ public final class NativeQueries implements Predicate<Object> {
         if (NativeNormalization.isPart(plan, parts)) {
             return false;
         }
-        boolean mayFail = !SAFE.contains(Catalyst.name(plan)) || !ExpressionSafety.cannotFail(plan.expressions());
+        boolean mayFail = !SAFE_OPERATORS.contains(Catalyst.name(plan)) || !ExpressionSafety.cannotFail(plan.expressions());
         for (LogicalPlan child : Catalyst.each(plan.children())) {
             mayFail = mayFail || restMayFail(child, parts);
         }
         return mayFail;
     }
 
-    /** Whether DuckDB computes an optimised plan completely, with a single query. */
+    /** Whether DuckDB computes an optimized plan completely, with a single query; Spark's planner calls it. */
     @Override
     public boolean test(Object plan) {
         Option<?> session = SparkSession.getActiveSession();
         try {
             NativeSearch search = new NativeSearch(NativeNormalization.of((LogicalPlan) plan),
                     ((SparkSession) session.get()).sessionState().planner());
-            return search.parts.size() == 1 && search.rest.isEmpty();
+            return search.parts.size() == 1 && search.restLeaves.isEmpty();
         } catch (Exception error) {
             LOG.warn("Cannot translate a query for DuckDB; Spark runs it", error);
             return false;
         }
     }
 
-    /** Returns a plan with parts replaced. */
-    public LogicalPlan withParts(LogicalPlan plan, List<?> old, List<?> replacements) {
-        for (int i = 0; i < old.size(); i++) {
-            if (old.get(i) == plan) {
+    /** Returns a plan with some subplans replaced. */
+    public LogicalPlan withParts(LogicalPlan plan, List<?> replaced, List<?> replacements) {
+        for (int i = 0; i < replaced.size(); i++) {
+            if (replaced.get(i) == plan) {
                 return (LogicalPlan) replacements.get(i);
             }
         }
         List<LogicalPlan> children = new ArrayList<>();
         for (LogicalPlan child : Catalyst.each(plan.children())) {
-            children.add(withParts(child, old, replacements));
+            children.add(withParts(child, replaced, replacements));
         }
         return Catalyst.withChildren(plan, children);
     }
@@ -98,6 +98,6 @@ public final class NativeQueries implements Predicate<Object> {
 
     /** Returns a plan whose rows have the names and types of other columns; converts unscaled integers to decimals. */
     public LogicalPlan withOutput(LogicalPlan plan, Seq<Attribute> output) {
-        return new Project(NativeParts.values(plan.output(), output), plan);
+        return new Project(NativeParts.conversions(plan.output(), output), plan);
     }
 }

@@ -29,16 +29,16 @@ import penstock.delegation.DelegationRule;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
-/** An optimised plan, or a part of it, as a single DuckDB query over all files of its tables; see `NativeQueries`. */
+/** An optimized plan, or a part of it, as a single DuckDB query over all files of its tables; see `NativeQueries`. */
 final class NativeQuery {
     final LogicalPlan plan;
     final String sql;
-    /** The scans of its tables, named ``scan_0`` and so on in the query. */
+    /** The scans of its tables, which are named ``scan_0`` and so on in the query. */
     final List<Object> scans = new ArrayList<>();
-    /** Whether Spark would exchange rows to compute it. */
-    boolean exchanges;
-    final NativeResults results;
-    /** The number of operators above the translated one that may drop its rows, possibly before computing values. */
+    /** Whether the plan has joins or aggregates, whose exchanges DuckDB saves. Exchanges of windows do not count. */
+    boolean needsExchange;
+    final NativeResults results; // the intermediate results that the query reads
+    /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
     private int droppingOperators;
     private final SparkPlanner planner;
 
@@ -49,17 +49,17 @@ final class NativeQuery {
         sql = results.translate(plan);
     }
 
-    /** Whether a plan aggregates rows or takes the first ones: its result is much smaller than its input. */
+    /** Whether a plan aggregates rows or takes the first rows, so that its result is probably small. */
     static boolean reduces(LogicalPlan plan) {
         if (plan instanceof Aggregate || plan instanceof GlobalLimit) {
             return true;
         }
-        int reduced = 0;
+        int reducingChildren = 0;
         for (LogicalPlan child : Catalyst.each(plan.children())) {
-            reduced += reduces(child) ? 1 : 0;
+            reducingChildren += reduces(child) ? 1 : 0;
         }
-        boolean passesOn = plan instanceof Join || plan instanceof Project || plan instanceof Window || plan instanceof Filter;
-        return plan instanceof Union ? reduced == plan.children().size() : passesOn && reduced > 0;
+        boolean passesRows = plan instanceof Join || plan instanceof Project || plan instanceof Window || plan instanceof Filter;
+        return plan instanceof Union ? reducingChildren == plan.children().size() : passesRows && reducingChildren > 0;
     }
 
     private static boolean hasAtMostSingleRow(LogicalPlan plan) {
@@ -96,26 +96,28 @@ final class NativeQuery {
         }
     }
 
+    /** Whether a plan is an aggregate with only filters and projections above. */
     static boolean isAggregate(LogicalPlan plan) {
-        boolean isAbove = plan instanceof Project || plan instanceof Filter;
-        return plan instanceof Aggregate || isAbove && isAggregate(Catalyst.onlyChild(plan));
+        boolean isFilterOrProject = plan instanceof Project || plan instanceof Filter;
+        return plan instanceof Aggregate || isFilterOrProject && isAggregate(Catalyst.onlyChild(plan));
     }
 
+    /** Returns the query of a plan. It reads the intermediate result of the plan, if there is one. */
     String of(LogicalPlan plan) throws NativeSql.Declined {
         String name = results.name(plan, droppingOperators > 0);
-        return name == null ? rows(plan) : named(name, plan);
+        return name == null ? rows(plan) : withColumnsOf(plan, name);
     }
 
-    /** Returns the query of a plan that is computed separately, so that no operator drops its rows. */
-    String alone(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
+    /** Returns the query of a plan that DuckDB materializes first: no operator above can drop its rows unchecked. */
+    String separately(LogicalPlan plan, boolean isScalar) throws NativeSql.Declined {
         int outerOperators = droppingOperators;
         droppingOperators = 0;
-        String sql = isValue ? of(plan) : rows(plan);
+        String sql = isScalar ? of(plan) : rows(plan);
         droppingOperators = outerOperators;
         return sql;
     }
 
-    /** Returns the rows of a plan that the operator above may drop, before or after computing values. */
+    /** Returns the query of a plan whose rows the operator above may drop, before or after computing values. */
     private String ofDroppable(LogicalPlan plan) throws NativeSql.Declined {
         droppingOperators++;
         String rows = of(plan);
@@ -123,13 +125,13 @@ final class NativeQuery {
         return rows;
     }
 
-    /** Returns a condition. A single comparison is evaluated for all rows if no operator above drops some. */
+    /** Returns a condition. If it may fail, it must not be an AND or below a dropping operator: DuckDB may skip it. */
     private String condition(Expression condition) throws NativeSql.Declined {
-        Expression needed = NativeConditions.withoutRedundantNotNull(condition);
-        return droppingOperators > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
+        Expression required = NativeConditions.withoutRedundantNotNull(condition);
+        return droppingOperators > 0 || required instanceof And ? NativeSql.condition(condition) : NativeSql.of(required);
     }
 
-    /** Checks that no value of a droppable row fails: Spark computes it, DuckDB possibly not. */
+    /** Checks that no value of a droppable row fails: Spark computes the value, DuckDB possibly not. */
     private void checkSafe(Seq<?> values) throws NativeSql.Declined {
         for (Object value : Catalyst.each(values)) {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(NativeResults.withoutSubqueries((Expression) value))) {
@@ -138,7 +140,7 @@ final class NativeQuery {
         }
     }
 
-    private String rows(LogicalPlan plan) throws NativeSql.Declined {
+    private String rows(LogicalPlan plan) throws NativeSql.Declined { // `of` may read an intermediate result instead
         if (isScan(plan)) {
             return scan(plan);
         }
@@ -147,7 +149,7 @@ final class NativeQuery {
         }
         if (plan instanceof Project) {
             checkSafe(((Project) plan).projectList());
-            return "SELECT " + NativePart.named(((Project) plan).projectList()) + " FROM (" + of(((Project) plan).child()) + ")";
+            return "SELECT " + NativePart.selectList(((Project) plan).projectList()) + " FROM (" + of(((Project) plan).child()) + ")";
         }
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;
@@ -155,11 +157,11 @@ final class NativeQuery {
         }
         if (plan instanceof Join) {
             Join join = (Join) plan;
-            exchanges = true;
+            needsExchange = true;
             return NativeLogicalJoin.isInner(join) ? innerJoin(join) : NativeLogicalJoin.of(join, ofDroppable(join.left()), ofDroppable(join.right()));
         }
         if (plan instanceof Aggregate) {
-            exchanges = true;
+            needsExchange = true;
             for (Object element : Catalyst.each(((Aggregate) plan).aggregateExpressions())) {
                 boolean isFunction = element instanceof Alias && ((Alias) element).child() instanceof AggregateExpression;
                 checkSafe(isFunction ? ((AggregateExpression) ((Alias) element).child()).aggregateFunction().children() : Catalyst.seq((Expression) element));
@@ -170,7 +172,7 @@ final class NativeQuery {
             StringBuilder union = new StringBuilder();
             for (LogicalPlan child : Catalyst.each(plan.children())) {
                 checkTypes(child, plan);
-                String rows = named("(" + of(child) + ")", plan);
+                String rows = withColumnsOf(plan, "(" + of(child) + ")");
                 union.append(union.length() == 0 ? "" : " UNION ALL ").append(rows);
             }
             return union.toString();
@@ -192,7 +194,7 @@ final class NativeQuery {
     }
 
     /** Renames the columns of rows to those of a plan. */
-    private static String named(String rows, LogicalPlan plan) throws NativeSql.Declined {
+    private static String withColumnsOf(LogicalPlan plan, String rows) throws NativeSql.Declined {
         return "SELECT * FROM " + rows + " AS t(" + columns(plan) + ")";
     }
 
@@ -223,13 +225,13 @@ final class NativeQuery {
 
     private String scan(LogicalPlan plan) throws NativeSql.Declined {
         for (LogicalPlan projection = plan; projection instanceof Project; projection = ((Project) projection).child()) {
-            checkSafe(((Project) projection).projectList()); // the optimiser leaves no failing values below a filter
+            checkSafe(((Project) projection).projectList()); // the optimizer leaves no failing values below a filter
         }
         LogicalPlan copy = plan.clone(); // the planner tags the nodes of its input
         DelegationRule.exclude(copy);
         Object physical = planner.plan(copy).next();
         int index = scans.size();
-        scans.add(null); // a subquery in its conditions adds scans of its own
+        scans.add(null); // a subquery in the conditions of this scan adds further scans
         NativePart part = new NativePart((SparkPlan) physical, "scan_" + index);
         scans.set(index, part.scan);
         return part.sql;

@@ -23,42 +23,41 @@ import penstock.plans.ExpressionSafety;
 
 /** Intermediate results of a DuckDB query: subqueries, and aggregates that occur repeatedly. */
 final class NativeResults {
-    /** The results of the query that this thread is translating; its subqueries are computed and checked before its rows. */
+    /** The results of the query that this thread translates; DuckDB computes and checks its subqueries before rows. */
     static final ThreadLocal<Object> TRANSLATING = new ThreadLocal<>();
-
     /** The results in order: name, query, and whether the result is a scalar. */
-    final List<Object> all = new ArrayList<>();
+    final List<Object> namedResults = new ArrayList<>();
     private final NativeQuery query;
     /**
-     * The names of aggregates by canonical plan: null for an aggregate that occurs once, empty for a repeated aggregate that
-     * is not translated yet.
+     * The names of results of aggregates and windows by canonical plan: null for an aggregate that occurs once, empty
+     * for a repeated aggregate that is not translated yet.
      */
     private final Map<Object, Object> aggregateNames = new HashMap<>();
     /** The names of subquery results by canonical plan. */
     private final Map<Object, Object> subqueryNames = new HashMap<>();
-    /** The plans of merged subqueries' fields by canonical plan. */
-    private final Map<Object, Object> fields = new HashMap<>();
+    /** For each merged subquery (by canonical plan): the plan that returns the fields of its struct as columns. */
+    private final Map<Object, Object> fieldPlans = new HashMap<>();
 
     NativeResults(NativeQuery query, LogicalPlan plan) {
         this.query = query;
-        countAggregates(plan);
+        findRepeatedAggregates(plan);
     }
 
-    /** Marks the aggregates, and the operators on top of them, that occur repeatedly in a plan. */
-    private void countAggregates(LogicalPlan plan) {
+    /** Records which aggregates, with the filters and projections above them, occur repeatedly in a plan. */
+    private void findRepeatedAggregates(LogicalPlan plan) {
         if (NativeQuery.isAggregate(plan)) {
             Object key = plan.canonicalized();
             boolean isRepeated = aggregateNames.containsKey(key);
             aggregateNames.put(key, isRepeated ? "" : null);
             if (isRepeated) {
-                return; // its children are computed with it
+                return; // the children of a repeated aggregate are computed once, too
             }
         }
         for (LogicalPlan child : Catalyst.each(plan.children())) {
-            countAggregates(child);
+            findRepeatedAggregates(child);
         }
         for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
-            countAggregates(NativeNormalization.of(subquery));
+            findRepeatedAggregates(NativeNormalization.of(subquery));
         }
     }
 
@@ -76,12 +75,12 @@ final class NativeResults {
      * Returns the name of a plan's intermediate result, null if the plan is computed inline.
      *
      * A repeated aggregate is computed once. An aggregate or window with values that may fail is computed separately if an
-     * operator above may drop its rows: Spark computes all of them.
+     * operator above may drop its rows: Spark computes the values of all rows.
      */
     String name(LogicalPlan plan, boolean isDroppable) throws NativeSql.Declined {
         boolean isRepeated = NativeQuery.isAggregate(plan) && aggregateNames.get(plan.canonicalized()) != null;
-        boolean isGrouped = NativeQuery.isAggregate(plan) || plan instanceof Window; // filters above drop whole groups of it
-        return isRepeated || isDroppable && isGrouped && !cannotFail(plan) ? result(plan, false) : null;
+        boolean isAggregateOrWindow = NativeQuery.isAggregate(plan) || plan instanceof Window;
+        return isRepeated || isDroppable && isAggregateOrWindow && !cannotFail(plan) ? result(plan, false) : null;
     }
 
     static boolean cannotFail(LogicalPlan plan) {
@@ -95,13 +94,14 @@ final class NativeResults {
         return true;
     }
 
-    private String result(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
-        Map<Object, Object> names = isValue ? subqueryNames : aggregateNames;
+    /** Returns the name of a plan's result; adds the result if it does not exist. */
+    private String result(LogicalPlan plan, boolean isScalar) throws NativeSql.Declined {
+        Map<Object, Object> names = isScalar ? subqueryNames : aggregateNames;
         Object key = plan.canonicalized();
         if (names.get(key) == null || names.get(key).equals("")) {
-            String sql = query.alone(plan, isValue); // it may add results of its own, which come first
-            String name = "result_" + all.size();
-            all.add(Arrays.<Object>asList(name, sql, isValue));
+            String sql = query.separately(plan, isScalar); // first adds the results that this plan reads
+            String name = "result_" + namedResults.size();
+            namedResults.add(Arrays.<Object>asList(name, sql, isScalar));
             names.put(key, name);
         }
         return (String) names.get(key);
@@ -110,7 +110,7 @@ final class NativeResults {
     /**
      * Returns the value of a subquery in the query that this thread is translating.
      *
-     * Like in Spark, it is computed even if no row uses it, so that its errors are raised.
+     * As in Spark, the subquery is computed even if no row uses the value, so that its errors are raised.
      */
     static String value(ScalarSubquery subquery) throws NativeSql.Declined {
         NativeResults results = (NativeResults) TRANSLATING.get();
@@ -134,29 +134,27 @@ final class NativeResults {
 
     private String field(Project projection, CreateNamedStruct struct, int index) throws NativeSql.Declined {
         Object key = projection.canonicalized();
-        if (!fields.containsKey(key)) {
+        if (!fieldPlans.containsKey(key)) {
             List<NamedExpression> columns = new ArrayList<>();
             for (Expression value : Catalyst.each(struct.valExprs())) {
                 columns.add(NativeNormalization.alias(value, "field"));
             }
-            fields.put(key, NativeNormalization.of(new Project(PythonUtils.toSeq(columns), projection.child())));
+            fieldPlans.put(key, NativeNormalization.of(new Project(PythonUtils.toSeq(columns), projection.child())));
         }
-        LogicalPlan plan = (LogicalPlan) fields.get(key);
+        LogicalPlan plan = (LogicalPlan) fieldPlans.get(key);
         String column = NativeSql.column((AttributeReference) (Object) plan.output().apply(index));
         return "(SELECT " + column + " FROM " + result(plan, true) + ")";
     }
 
-    /** Returns an expression with its subqueries replaced by null, as these raise their errors elsewhere. */
+    /** Replaces the subqueries of an expression by null, as they are computed separately and raise errors there. */
     static Expression withoutSubqueries(Expression expression) {
         if (expression instanceof ScalarSubquery && !((ScalarSubquery) expression).isCorrelated()) {
             return new Literal(null, expression.dataType());
         }
         List<Expression> children = new ArrayList<>();
-        boolean differs = false;
         for (Expression child : Catalyst.each(expression.children())) {
             children.add(withoutSubqueries(child));
-            differs |= children.get(children.size() - 1) != child;
         }
-        return differs ? Catalyst.withChildren(expression, children) : expression;
+        return Catalyst.withChildren(expression, children);
     }
 }

@@ -72,14 +72,14 @@ final class NativeScan {
         for (Expression part : Catalyst.parts(scan.dataFilters())) {
             checkFilter(part);
         }
-        List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
+        List<Object> fileColumns = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
         // A column in both the files and the folder names has the value of the folder name.
-        stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
+        fileColumns.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
         NativeFolders.checkTypes(scan);
         Set<Object> names = new HashSet<>();
         StringBuilder columns = new StringBuilder();
         for (Attribute column : Catalyst.each(scan.output())) {
-            if (!stored.contains(column.name()) && !NativeFolders.isPartitionColumn(scan, column)) {
+            if (!fileColumns.contains(column.name()) && !NativeFolders.isPartitionColumn(scan, column)) {
                 throw new NativeSql.Declined("a column that is not in the files");
             }
             if (!names.add(column.name().toLowerCase(Locale.ROOT))) {
@@ -91,13 +91,13 @@ final class NativeScan {
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM " + name;
     }
 
-    /** Checks a part of a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
+    /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
     private static void checkFilter(Expression expression) throws NativeSql.Declined {
-        boolean isDay = expression.dataType().catalogString().equals("date");
-        if (isDay && expression instanceof Literal) {
+        boolean isDate = expression.dataType().catalogString().equals("date");
+        if (isDate && expression instanceof Literal) {
             NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
-        if (isDay && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
+        if (isDate && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
             throw new NativeSql.Declined("a filter of files by a date from a subquery");
         }
         if (expression instanceof InSet && ((InSet) expression).child().dataType().catalogString().equals("date")) {
@@ -111,11 +111,11 @@ final class NativeScan {
         }
     }
 
-    /** Returns the name and type of the columns read from files, or of the partition columns. */
-    static List<Object> columns(FileSourceScanExec scan, boolean ofFolders) throws NativeSql.Declined {
+    /** Returns the names and types of the columns read from files, or of the partition columns. */
+    static List<Object> columns(FileSourceScanExec scan, boolean arePartitionColumns) throws NativeSql.Declined {
         List<Object> columns = new ArrayList<>();
         for (Attribute column : Catalyst.each(scan.output())) {
-            if (NativeFolders.isPartitionColumn(scan, column) == ofFolders) {
+            if (NativeFolders.isPartitionColumn(scan, column) == arePartitionColumns) {
                 columns.add(Answer.facts("name", column.name(), "type", Catalyst.type(column)));
             }
         }
@@ -129,25 +129,25 @@ final class NativeScan {
     }
 
     /** Returns the rebase mode for dates in files that do not name their writer. */
-    static String calendar(FileSourceScanExec scan) {
+    static String rebaseMode(FileSourceScanExec scan) {
         return new ParquetOptions(scan.relation().options(), scan.conf()).datetimeRebaseModeInRead();
     }
 
-    /** Returns an RDD with a row per task: the JSON list of the files that the task reads. */
+    /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */
     static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, NativeSql.Declined {
-        List<InternalRow> texts = new ArrayList<>();
+        List<InternalRow> rows = new ArrayList<>();
         for (FilePartition task : partitions(scan)) {
             List<Object> files = new ArrayList<>();
             for (PartitionedFile file : task.files()) {
                 files.add(facts(file, scan));
             }
-            texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
+            rows.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
         }
         JavaSparkContext context = JavaSparkContext.fromSparkContext(scan.session().sparkContext());
-        return context.parallelize(texts, Math.max(texts.size(), 1)).rdd();
+        return context.parallelize(rows, Math.max(rows.size(), 1)).rdd();
     }
 
-    /** Returns, as JSON, the number of tasks, and the first file and total bytes of some tasks, evenly spaced. */
+    /** Returns as JSON the number of tasks, and the first range and all bytes of up to `count` evenly spaced tasks. */
     static String sample(FileSourceScanExec scan, int count) throws JsonProcessingException, NativeSql.Declined {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
@@ -172,6 +172,6 @@ final class NativeScan {
 
     private static Map<String, Object> facts(PartitionedFile file, FileSourceScanExec scan) throws NativeSql.Declined {
         return NativeFolders.facts(file.filePath().toPath(), file.start(), file.length(), file.modificationTime(),
-                file.fileSize(), NativeFolders.values(scan, file.partitionValues()));
+                file.fileSize(), NativeFolders.partitionValues(scan, file.partitionValues()));
     }
 }

@@ -21,18 +21,22 @@ import penstock.plans.Catalyst;
 
 /** The hash partitioning of rows that are exchanged as columns; see `worker/scatter.py`. */
 final class NativeScatter {
-    private static final List<String> HASHABLE = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
+    /** The types that the Python worker (`worker/scatter.py`) hashes as Spark does; it also hashes short decimals. */
+    private static final List<String> HASHED_BY_WORKER = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
     /** Decimals up to this precision are hashed as longs. */
-    private static final int LONG_DIGITS = 18;
+    private static final int MAX_LONG_DIGITS = 18;
 
-    /** Returns the key indexes and subpartitions of a hash exchange, or of that below an aggregate; null for other operators. */
+    /**
+     * Returns the key indexes and subpartitions of the hash exchange that `plan` is, or that Spark will add below
+     * `plan` if it is an aggregate. Null if there is no such exchange, or if a key is not a column or cannot be hashed.
+     */
     static Map<String, Object> of(SparkPlan plan) {
         if (plan instanceof ShuffleExchangeExec) {
-            Object target = plan.outputPartitioning();
-            if (target.getClass() != HashPartitioning.class) {
+            Object partitioning = plan.outputPartitioning();
+            if (partitioning.getClass() != HashPartitioning.class) {
                 return null;
             }
-            HashPartitioning hashing = (HashPartitioning) target;
+            HashPartitioning hashing = (HashPartitioning) partitioning;
             return of(hashing.expressions(), hashing.numPartitions(), Catalyst.onlyChild(plan));
         }
         BaseAggregateExec aggregate = plan instanceof BaseAggregateExec ? (BaseAggregateExec) plan : null;
@@ -51,7 +55,7 @@ final class NativeScatter {
         List<Object> indexes = new ArrayList<>();
         for (Object key : Catalyst.each(keys)) {
             int index = Catalyst.indexOf(key, Catalyst.each(child.output()));
-            if (index < 0 || !isHashable(((Expression) key).dataType())) {
+            if (index < 0 || !isHashedByWorker(((Expression) key).dataType())) {
                 return null;
             }
             indexes.add(index);
@@ -59,7 +63,7 @@ final class NativeScatter {
         return indexes.isEmpty() ? null : Answer.facts("keys", indexes, "subpartitions", subpartitions);
     }
 
-    private static boolean isHashable(DataType type) {
-        return type instanceof DecimalType ? ((DecimalType) type).precision() <= LONG_DIGITS : HASHABLE.contains(type.catalogString());
+    private static boolean isHashedByWorker(DataType type) {
+        return type instanceof DecimalType ? ((DecimalType) type).precision() <= MAX_LONG_DIGITS : HASHED_BY_WORKER.contains(type.catalogString());
     }
 }

@@ -21,15 +21,14 @@ import penstock.plans.Catalyst;
 
 /** Searches a plan top-down for maximal parts that DuckDB can compute with a single query each. */
 final class NativeSearch {
+    /** The facts of each part. */
     final List<Object> parts = new ArrayList<>();
-
+    /** The root of each part's plan. */
     final List<Object> roots = new ArrayList<>();
-
     /** The reasons why operators above the parts are declined; those of final sorts, projections and limits come last. */
     final List<Object> declinedReasons = new ArrayList<>();
-
-    final List<Object> rest = new ArrayList<>();
-
+    /** The leaves of the plan and its subqueries that no part reads. */
+    final List<Object> restLeaves = new ArrayList<>();
     private final SparkPlanner planner;
 
     NativeSearch(LogicalPlan plan, SparkPlanner planner) throws JsonProcessingException {
@@ -39,9 +38,10 @@ final class NativeSearch {
         declinedReasons.addAll(finalReasons);
     }
 
+    /** Adds the maximal parts of a plan; `isTop` if all operators above it are final sorts, projections and limits. */
     private void visit(LogicalPlan plan, boolean isTop, List<Object> finalReasons) throws JsonProcessingException {
         if (plan.children().isEmpty()) {
-            rest.add(plan);
+            restLeaves.add(plan);
             return;
         }
         boolean isLimit = plan instanceof GlobalLimit || plan instanceof LocalLimit;
@@ -53,8 +53,8 @@ final class NativeSearch {
                 }
             }
             NativeQuery query = new NativeQuery(plan, planner);
-            // Otherwise nothing is saved, or more rows than necessary are transferred.
-            if (query.exchanges && (isTop || NativeQuery.reduces(plan))) {
+            // Without an exchange, DuckDB saves too little. Below other operators, only a small result pays off.
+            if (query.needsExchange && (isTop || NativeQuery.reduces(plan))) {
                 parts.add(facts(query));
                 roots.add(plan);
                 return;
@@ -66,18 +66,18 @@ final class NativeSearch {
             visit(child, isFinal, finalReasons);
         }
         for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
-            rest.addAll(Catalyst.each(subquery.collectLeaves()));
+            restLeaves.addAll(Catalyst.each(subquery.collectLeaves()));
         }
     }
 
     private static Map<String, Object> facts(NativeQuery query) throws NativeSql.Declined, JsonProcessingException {
-        Map<String, Object> facts = Answer.facts("sql", query.sql, "results", query.results.all,
+        Map<String, Object> facts = Answer.facts("sql", query.sql, "results", query.results.namedResults,
                 "columns", NativeParts.columns(query.plan.output()));
         List<Object> tables = new ArrayList<>();
         for (Object element : query.scans) {
             FileSourceScanExec scan = (FileSourceScanExec) element;
-            tables.add(Answer.facts("name", NativeScan.table(scan), "read", NativeScan.columns(scan, false),
-                    "folders", NativeScan.columns(scan, true), "calendar", NativeScan.calendar(scan),
+            tables.add(Answer.facts("name", NativeScan.table(scan), "read_columns", NativeScan.columns(scan, false),
+                    "partition_columns", NativeScan.columns(scan, true), "rebase_mode", NativeScan.rebaseMode(scan),
                     "files", NativeFolders.files(scan)));
         }
         facts.put("tables", tables);

@@ -25,48 +25,47 @@ import scala.Option;
 import penstock.plans.Catalyst;
 
 /**
- * Equivalent plans with semi joins at other positions, which DuckDB computes faster.
+ * Equivalent plans with additional semi joins, or semi joins at other positions, which DuckDB computes faster.
  *
- * `of` restricts an aggregate to the groups that a join needs: the keys of a small, filtered table in the same inner joins.
+ * `of` restricts an aggregate to the groups that a join needs: to the keys of a small, filtered table of the same inner joins.
  *
  * Before: part(filtered) ⋈ lineitem ⋈ Γ(partkey; lineitem). After: ... ⋈ Γ(partkey; lineitem ⋉ part(filtered)).
  */
 final class NativeSemiJoins {
     /** The minimum ratio of the aggregate's input bytes to the table's bytes, as the table is read twice. */
     private static final BigInteger MIN_RATIO = BigInteger.valueOf(4);
-
-    private final List<LogicalPlan> sides = new ArrayList<>();
-    /** For each column id, the representative of the columns that are equal in all rows. */
+    private final List<LogicalPlan> sides = new ArrayList<>(); // the inputs of adjacent inner joins
+    /** For each column id, the id that represents the columns that are equal in all rows. */
     private final Map<Object, Object> representatives = new HashMap<>();
 
     private NativeSemiJoins(Join join) {
-        add(join);
+        collectSides(join);
     }
 
     /** Returns an equivalent plan. */
     static LogicalPlan of(LogicalPlan plan) {
-        LogicalPlan reduced = plan;
+        LogicalPlan restricted = plan;
         if (plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)) {
-            reduced = new NativeSemiJoins((Join) plan).reduce(plan);
+            restricted = new NativeSemiJoins((Join) plan).restrict(plan);
         }
         List<LogicalPlan> children = new ArrayList<>();
-        for (LogicalPlan child : Catalyst.each(reduced.children())) {
+        for (LogicalPlan child : Catalyst.each(restricted.children())) {
             children.add(of(child));
         }
-        return Catalyst.withChildren(reduced, children);
+        return Catalyst.withChildren(restricted, children);
     }
 
-    private void add(LogicalPlan plan) {
+    private void collectSides(LogicalPlan plan) {
         if (plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)) {
             for (Expression condition : Catalyst.conjuncts(((Join) plan).condition())) {
                 if (condition instanceof EqualTo && Catalyst.first(condition) instanceof AttributeReference && Catalyst.last(condition) instanceof AttributeReference) {
                     merge(representative(Catalyst.first(condition)), representative(Catalyst.last(condition)));
                 }
             }
-            add(((Join) plan).left());
-            add(((Join) plan).right());
+            collectSides(((Join) plan).left());
+            collectSides(((Join) plan).right());
         } else if (!NativeQuery.isScan(plan) && Catalyst.isPruning(plan)) {
-            add(((Project) plan).child());
+            collectSides(((Project) plan).child());
         } else {
             sides.add(plan);
         }
@@ -88,21 +87,21 @@ final class NativeSemiJoins {
     }
 
     /** Returns the joins, or a side of them, with restricted aggregates. */
-    private LogicalPlan reduce(LogicalPlan plan) {
-        boolean isInside = plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)
+    private LogicalPlan restrict(LogicalPlan plan) {
+        boolean isBetweenSides = plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)
                 || !NativeQuery.isScan(plan) && Catalyst.isPruning(plan);
-        if (!isInside) {
-            return reduceSide(plan, plan);
+        if (!isBetweenSides) {
+            return restrictSide(plan, plan);
         }
         List<LogicalPlan> children = new ArrayList<>();
         for (LogicalPlan child : Catalyst.each(plan.children())) {
-            children.add(reduce(child));
+            children.add(restrict(child));
         }
         return Catalyst.withChildren(plan, children);
     }
 
-    private LogicalPlan reduceSide(LogicalPlan plan, LogicalPlan side) {
-        if (plan instanceof Aggregate && NativeResults.cannotFail(side)) { // errors of the other groups must not be lost
+    private LogicalPlan restrictSide(LogicalPlan plan, LogicalPlan side) {
+        if (plan instanceof Aggregate && NativeResults.cannotFail(side)) { // errors of the other groups must occur, too
             for (Object group : Catalyst.each(((Aggregate) plan).groupingExpressions())) {
                 LogicalPlan keys = group instanceof AttributeReference ? keyPlan((AttributeReference) group, plan, side) : null;
                 if (keys != null) {
@@ -115,11 +114,11 @@ final class NativeSemiJoins {
             }
             return plan;
         }
-        boolean isNarrow = plan instanceof Filter || plan instanceof Project;
-        if (!isNarrow || NativeQuery.isScan(plan)) {
+        boolean isFilterOrProject = plan instanceof Filter || plan instanceof Project;
+        if (!isFilterOrProject || NativeQuery.isScan(plan)) {
             return plan;
         }
-        LogicalPlan child = reduceSide(Catalyst.onlyChild(plan), side);
+        LogicalPlan child = restrictSide(Catalyst.onlyChild(plan), side);
         return (LogicalPlan) (Object) plan.withNewChildren(Catalyst.seq(child));
     }
 
@@ -129,8 +128,8 @@ final class NativeSemiJoins {
             boolean isSmall = other != side && NativeQuery.isScan(other) && isFiltered(other)
                     && bytes(other).multiply(MIN_RATIO).compareTo(bytes(aggregate)) < 0;
             for (Object column : isSmall ? Catalyst.each(other.output()) : new ArrayList<Object>()) {
-                boolean isSame = representative(column).equals(representative(group)) && side.outputSet().contains((NamedExpression) group);
-                if (isSame && ((Expression) column).dataType().equals(group.dataType())) {
+                boolean isEqual = representative(column).equals(representative(group)) && side.outputSet().contains((NamedExpression) group);
+                if (isEqual && ((Expression) column).dataType().equals(group.dataType())) {
                     return new Project(Catalyst.seq((NamedExpression) column), other);
                 }
             }
@@ -144,21 +143,19 @@ final class NativeSemiJoins {
     }
 
     /**
-     * Pulls semi and anti joins, which Spark has pushed down, up above an inner join if they read more bytes than the other
-     * side has: DuckDB reorders only inner joins.
+     * Pulls semi and anti joins, which Spark has pushed down, up above an inner join if their right side reads more
+     * bytes than the other side of the inner join: DuckDB reorders only inner joins.
      */
     static LogicalPlan pullUp(Join join) {
         Join left = semiJoin(join.left(), join.right());
-        if (left != null) {
-            LogicalPlan inner = pullUp((Join) withSides(join, left.left(), join.right()));
-            return projectTo(join, withSides(left, inner, left.right()));
+        Join semi = left == null ? semiJoin(join.right(), join.left()) : left;
+        if (semi == null) {
+            return join;
         }
-        Join right = semiJoin(join.right(), join.left());
-        if (right != null) {
-            LogicalPlan inner = pullUp((Join) withSides(join, join.left(), right.left()));
-            return projectTo(join, withSides(right, inner, right.right()));
-        }
-        return join;
+        LogicalPlan inner = semi == left ? withSides(join, semi.left(), join.right()) : withSides(join, join.left(), semi.left());
+        List<NamedExpression> columns = new ArrayList<>(Catalyst.each(join.output()));
+        // Restores the order of the columns, which a projection that `semiJoin` skips may have changed.
+        return new Project(PythonUtils.toSeq(columns), withSides(semi, pullUp((Join) inner), semi.right()));
     }
 
     /** Returns the semi or anti join of a side, below column pruning; null if there is none to pull up. */
@@ -186,12 +183,6 @@ final class NativeSemiJoins {
             bytes = bytes.add(((LogicalPlan) leaf).stats().sizeInBytes().bigInteger());
         }
         return bytes;
-    }
-
-    private static LogicalPlan projectTo(Join join, LogicalPlan plan) {
-        List<NamedExpression> columns = new ArrayList<>(Catalyst.each(join.output()));
-        // Always: a skipped projection may have reordered the columns, which is visible to unions and users.
-        return new Project(PythonUtils.toSeq(columns), plan);
     }
 
     private static LogicalPlan withSides(Join join, LogicalPlan left, LogicalPlan right) {

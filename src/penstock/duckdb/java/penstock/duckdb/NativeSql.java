@@ -28,16 +28,14 @@ import penstock.plans.NumericTypes;
 /**
  * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
  *
- * An overflow is an error in DuckDB. Spark then computes the rows, with its own result of an overflow.
+ * An overflow is an error in DuckDB. Spark then computes all rows, with its own result of an overflow.
  */
 final class NativeSql {
     static final Map<String, Object> OPERATORS = Catalyst.pairs("And AND Or OR EqualTo = LessThan < LessThanOrEqual <= "
             + "GreaterThan > GreaterThanOrEqual >= Add + Subtract - Multiply *");
-
     /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
     private static final int MAX_LIST_VALUES = 10_000;
-
-    /** Maximum characters of an expression: casts and quotients repeat their operands. DuckDB plans a million in 3 seconds. */
+    /** Maximum characters of an expression: casts and quotients repeat their operands. Planning a million takes 3 s. */
     private static final int MAX_CHARACTERS = 50_000;
 
     /** Thrown if an expression or plan is not supported, with the reason. */
@@ -129,7 +127,7 @@ final class NativeSql {
             return "(NOT " + at(children, 0) + ")";
         }
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
-            // If a file's statistics exclude nulls of a column, DuckDB skips evaluating expressions of it.
+            // If a file's statistics exclude nulls of a column, DuckDB does not evaluate expressions of the column.
             return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (name.equals("EqualNullSafe")) {
@@ -164,7 +162,7 @@ final class NativeSql {
         return "(" + of(left) + " = " + of(right) + ")";
     }
 
-    /** Returns a condition that cannot fail in Spark: DuckDB may reorder or skip its operands. */
+    /** Returns a condition; declines a condition that may fail, as DuckDB may reorder or skip its operands. */
     static String condition(Expression expression) throws Declined {
         if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(expression))) {
             throw new Declined("a condition that may fail");
@@ -172,6 +170,7 @@ final class NativeSql {
         return of(expression);
     }
 
+    /** Translates an element of a list of expressions. */
     static String at(List<?> expressions, int index) throws Declined {
         return of((Expression) expressions.get(index));
     }
@@ -187,7 +186,7 @@ final class NativeSql {
         return sql.toString();
     }
 
-    /** Checks that values can be ordered. Floating-point values must not refer to floating-point columns, which have file statistics. */
+    /** Checks operands. Declines floating-point values of floating-point columns, as file statistics ignore NaN. */
     private static void checkOrdered(List<?> values) throws Declined {
         for (Object value : values) {
             for (Expression column : Catalyst.each(((Expression) value).references().toSeq())) {

@@ -61,20 +61,20 @@ final class NativeTypes {
         return "CAST('" + text + "' AS " + name + ")";
     }
 
-    /** Returns a date, or an error if it is infinite in DuckDB, where it has no year and no next day. */
+    /** Returns a date, or an error if DuckDB reads it as infinite: an infinite date has no year and no next day. */
     static String finite(String date) {
         return "CASE WHEN isinf(" + date + ") THEN error('a date that DuckDB reads as infinite') ELSE " + date + " END";
     }
 
     /** Returns the lowest 64 bits of an integer of any size as a signed bigint. */
     static String wrapped(String number) {
-        String rest = "(" + number + " % " + TWO_TO_64 + ")";
-        return "CAST(CASE WHEN " + rest + " >= " + TWO_TO_63 + " THEN " + rest + " - " + TWO_TO_64 + " WHEN " + rest + " < -" + TWO_TO_63
-                + " THEN " + rest + " + " + TWO_TO_64 + " ELSE " + rest + " END AS BIGINT)";
+        String remainder = "(" + number + " % " + TWO_TO_64 + ")";
+        return "CAST(CASE WHEN " + remainder + " >= " + TWO_TO_63 + " THEN " + remainder + " - " + TWO_TO_64 + " WHEN " + remainder + " < -" + TWO_TO_63
+                + " THEN " + remainder + " + " + TWO_TO_64 + " ELSE " + remainder + " END AS BIGINT)";
     }
 
-    /** Returns the largest value of a sum of decimals. */
-    static String largest(DataType type) throws NativeSql.Declined {
+    /** Returns a literal of the largest value that a sum can have: 38 nines, with the scale of `type`. */
+    static String largestSum(DataType type) throws NativeSql.Declined {
         int scale = ((DecimalType) type).scale();
         DecimalType sum = new DecimalType(DecimalType.MAX_PRECISION(), scale);
         return literal(BigDecimal.TEN.pow(DecimalType.MAX_PRECISION()).subtract(BigDecimal.ONE).movePointLeft(scale), sum);

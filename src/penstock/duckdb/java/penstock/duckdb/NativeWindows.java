@@ -32,7 +32,7 @@ final class NativeWindows {
             }
             WindowExpression expression = (WindowExpression) alias.child();
             String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns");
-            String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orders(plan.orderSpec()) + frame(expression) + ")";
+            String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orderBy(plan.orderSpec()) + frame(expression) + ")";
             sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
         }
         return sql + " FROM (" + rows + ")";
@@ -50,12 +50,12 @@ final class NativeWindows {
         return NativeLogicalAggregate.of((AggregateExpression) function, over);
     }
 
-    static String orders(Seq<SortOrder> orders) throws NativeSql.Declined {
+    static String orderBy(Seq<SortOrder> orders) throws NativeSql.Declined {
         StringBuilder keys = new StringBuilder();
         for (SortOrder key : Catalyst.each(orders)) {
             Expression value = key.child();
             if (NumericTypes.isFloating(value.dataType()) || !ExpressionSafety.cannotFail(value)) {
-                throw new NativeSql.Declined("sorting by " + Catalyst.type(value));
+                throw new NativeSql.Declined("sorting by " + Catalyst.type(value)); // also for keys that may fail
             }
             keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
@@ -68,10 +68,10 @@ final class NativeWindows {
         if (!(limit.limitExpr() instanceof Literal)) {
             throw new NativeSql.Declined("a limit that is not constant");
         }
-        return "SELECT * FROM (" + rows + ")" + orders(sort.order()) + " LIMIT " + limit.limitExpr();
+        return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr();
     }
 
-    /** Returns the frame of a function: from the first row of its partition to the current or the last row. */
+    /** Returns the frame of a window function: from the first row of the partition to the current or the last row. */
     private static String frame(WindowExpression expression) throws NativeSql.Declined {
         if (RANKS.containsKey(Catalyst.name(expression.windowFunction()))) {
             return ""; // rank functions have no frame in DuckDB

@@ -12,11 +12,11 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 /**
  * The answer to a call from Python: facts as text in chunks, and the objects that the facts describe.
  *
- * An answer of only a short text is returned as a string, which saves the calls for its chunks. Python reads both forms
- * with `answers`.
+ * A short text without objects is returned as a string, which saves the calls for chunks. The Python module `answers`
+ * reads both forms.
  */
 public final class Answer {
-    /** Characters per chunk. Longer texts wait 40 ms in Python: their rest is sent only after an acknowledgement. */
+    /** Characters per chunk. For a longer chunk, Python would wait 40 ms, as TCP delays its rest. */
     private static final int CHUNK_CHARACTERS = 4000;
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -44,7 +44,7 @@ public final class Answer {
         return new Answer(JSON.writeValueAsString(facts), handles);
     }
 
-    /** Returns facts by name, from names and values in turn. */
+    /** Returns a map of facts; `namesAndValues` are the name of a fact, its value, the next name, and so on. */
     public static Map<String, Object> facts(Object... namesAndValues) {
         Map<String, Object> facts = new HashMap<>();
         for (int i = 0; i < namesAndValues.length; i += 2) {

@@ -24,8 +24,8 @@ import scala.runtime.AbstractFunction0;
  * passes them from there to tasks.
  */
 public final class Artifacts {
-    /** The artifacts that a thread is bound to. */
-    public static final class Bound extends AbstractFunction0<Object> {
+    /** The artifacts that a thread is bound to; `apply` records those of the current thread. */
+    public static final class Binding extends AbstractFunction0<Object> {
         private Option<?> state;
         private ClassLoader loader;
 
@@ -38,18 +38,18 @@ public final class Artifacts {
     }
 
     /** Binds this thread to the artifacts of a session; returns the previous binding. */
-    public Bound bind(SparkSession session) throws ReflectiveOperationException {
-        Bound before = new Bound();
-        before.apply();
-        Bound bound = new Bound();
-        session.artifactManager().withResources(bound);
-        restore(bound);
-        return before;
+    public Binding bind(SparkSession session) throws ReflectiveOperationException {
+        Binding previous = new Binding();
+        previous.apply();
+        Binding binding = new Binding();
+        session.artifactManager().withResources(binding); // binds this thread only while it calls `apply`
+        restore(binding);
+        return previous;
     }
 
     /**
-     * Returns a clone of a session, as SparkSession.cloneSession does, but sharing the session's artifacts. Spark gives each
-     * clone a copy of all files and cached rows, which stays until the server stops.
+     * Returns a clone of a session, as SparkSession.cloneSession does, but sharing the session's artifacts. Spark
+     * itself gives each clone a copy of all files and cached rows, which stays until the server stops.
      */
     public SparkSession cloneOf(SparkSession session) throws ReflectiveOperationException {
         SparkSession clone = new SparkSession(session.sparkContext(), Option.apply(session.sharedState()),
@@ -57,7 +57,7 @@ public final class Artifacts {
         final ArtifactManager shared = session.artifactManager();
         Field builder = SessionState.class.getDeclaredField("artifactManagerBuilder");
         builder.setAccessible(true);
-        builder.set(clone.sessionState(), new AbstractFunction0<ArtifactManager>() { // called on first use
+        builder.set(clone.sessionState(), new AbstractFunction0<ArtifactManager>() { // Spark calls it on first use
             @Override
             public ArtifactManager apply() {
                 return shared;
@@ -67,11 +67,11 @@ public final class Artifacts {
     }
 
     /**
-     * Adds a jar to the tasks of a session's queries, unless it was added before. Tasks of a session with artifacts of its
-     * own see no jar that was added for other sessions, nor a jar that was added for all after its first query.
+     * Adds a jar to the tasks of a session's queries, unless it was added before. If a session has artifacts, its tasks
+     * do not see a jar that was added for another session, or for all sessions after the first query of this session.
      */
     public void addJar(SparkSession session, String path) throws ReflectiveOperationException {
-        Bound before = bind(session);
+        Binding previous = bind(session);
         try {
             Option<?> state = JobArtifactSet.getCurrentJobArtifactState();
             String group = state.isEmpty() ? "default" : ((JobArtifactState) state.get()).uuid();
@@ -79,7 +79,7 @@ public final class Artifacts {
                 session.sparkContext().addJar(path);
             }
         } finally {
-            restore(before);
+            restore(previous);
         }
     }
 
@@ -97,15 +97,16 @@ public final class Artifacts {
 
     /** Restores a previous binding of this thread. */
     @SuppressWarnings("unchecked") // reflection does not know the field's type
-    public void restore(Bound bound) throws ReflectiveOperationException {
-        Thread.currentThread().setContextClassLoader(bound.loader);
-        if (bound.state.equals(JobArtifactSet.getCurrentJobArtifactState())) {
+    public void restore(Binding binding) throws ReflectiveOperationException {
+        Thread.currentThread().setContextClassLoader(binding.loader);
+        if (binding.state.equals(JobArtifactSet.getCurrentJobArtifactState())) {
             return;
         }
-        for (Field field : JobArtifactSet$.class.getDeclaredFields()) { // Spark's own method sets it only while a function runs
+        // Spark's own method sets the field only while a function runs.
+        for (Field field : JobArtifactSet$.class.getDeclaredFields()) {
             if (ThreadLocal.class.isAssignableFrom(field.getType())) {
                 field.setAccessible(true);
-                ((ThreadLocal<Object>) field.get(JobArtifactSet$.MODULE$)).set(bound.state);
+                ((ThreadLocal<Object>) field.get(JobArtifactSet$.MODULE$)).set(binding.state);
             }
         }
     }

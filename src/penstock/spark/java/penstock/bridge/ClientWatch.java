@@ -25,23 +25,24 @@ import org.sparkproject.connect.grpc.ServerInterceptor;
  * Cancels queries of Spark Connect clients that have disconnected.
  *
  * Spark lets such a query run on for minutes, as its client might reconnect. When a client is killed, its operating system
- * closes the connection, and the server learns of it at once. A live client whose connection broke reconnects in less
- * than a second. So a query whose call was cancelled is cancelled a second later, unless its client has reconnected.
+ * closes the connection, and the server detects that at once. A running client whose connection broke reconnects within
+ * a second. So a query whose call was cancelled is cancelled a second later, unless its client has reconnected.
  */
 @SuppressWarnings({"rawtypes", "unchecked"}) // Janino does not infer types of messages
 public final class ClientWatch implements ServerInterceptor {
-    /** PySpark's client retries after 50 ms, and then after 200 and 800 ms. */
+    /** Time for a client to reconnect: PySpark's client retries after 50 ms, and then after 200 and 800 ms. */
     private static final long RECONNECT_MILLIS = 1000;
     private static final Logger LOG = LoggerFactory.getLogger(ClientWatch.class);
     private static final Timer TIMER = new Timer("penstock-client-watch", true);
-    private static final Map<Object, Object> CALLS = new ConcurrentHashMap<>();
+    /** The number of open calls of each query (ExecuteKey); a query without open calls is removed. */
+    private static final Map<Object, Object> OPEN_CALLS = new ConcurrentHashMap<>();
 
     @Override
     public ServerCall.Listener interceptCall(ServerCall call, Metadata headers, ServerCallHandler next) {
         return new WatchedCall(next.startCall(call, headers));
     }
 
-    /** Tracks an open call; calls other than queries pass through. */
+    /** Tracks a call while it is open; calls that do not run or reattach a query pass through. */
     static final class WatchedCall extends ForwardingServerCallListener.SimpleForwardingServerCallListener {
         private final AtomicBoolean isOpen = new AtomicBoolean();
         private volatile ExecuteKey query;
@@ -91,7 +92,7 @@ public final class ClientWatch implements ServerInterceptor {
             @Override
             public void run() {
                 try {
-                    if (!CALLS.containsKey(query)) {
+                    if (!OPEN_CALLS.containsKey(query)) {
                         SparkConnectService$.MODULE$.executionManager().removeExecuteHolder(query, true);
                     }
                 } catch (RuntimeException failed) { // an exception would stop the timer for all other clients, too
@@ -124,13 +125,13 @@ public final class ClientWatch implements ServerInterceptor {
     }
 
     static void addOpenCalls(ExecuteKey query, int change) {
-        synchronized (CALLS) {
-            Object previous = CALLS.get(query);
+        synchronized (OPEN_CALLS) {
+            Object previous = OPEN_CALLS.get(query);
             int calls = (previous == null ? 0 : ((Integer) previous).intValue()) + change;
             if (calls > 0) {
-                CALLS.put(query, Integer.valueOf(calls));
+                OPEN_CALLS.put(query, Integer.valueOf(calls));
             } else {
-                CALLS.remove(query);
+                OPEN_CALLS.remove(query);
             }
         }
     }

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connect.service.SparkConnectService$;
 
 import scala.Option;
 
-/** Spark's Connect server in the driver, with {@link ClientWatch} in it. */
+/** Spark's Connect server in the driver, with {@link ClientWatch} as an interceptor of its calls. */
 public final class ConnectServer {
     private static final String INTERCEPTORS = "spark.connect.grpc.interceptor.classes";
 

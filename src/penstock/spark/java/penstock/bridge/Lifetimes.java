@@ -10,16 +10,14 @@ import java.util.concurrent.ConcurrentHashMap;
 
 import scala.Option;
 
-/** Reports which of the watched objects are garbage-collected: no plan refers to them any more. */
+/** Reports the watched objects that have been garbage-collected: no plan refers to such an object any more. */
 public final class Lifetimes {
     private final ReferenceQueue<Object> collected = new ReferenceQueue<>();
     private final Map<Object, Object> keys = new ConcurrentHashMap<>();
 
     /**
-     * Watches an object, or the value of an option. Copies of a plan share the object, including boxed numbers, which
-     * Catalyst never unboxes.
-     *
-     * @return the keys of the objects collected since the last call, separated by spaces
+     * Watches an object, or the value of an option; returns the keys of the objects collected since the last call, separated
+     * by spaces. Copies of a plan share the object, even a boxed number, as Catalyst never unboxes it.
      */
     public String watch(Object object, long key) {
         keys.put(new WeakReference<>(object instanceof Option ? ((Option<?>) object).get() : object, collected), key);

@@ -10,7 +10,7 @@ import org.apache.spark.api.python.PythonUtils;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
-/** Creates in a single call what would take Python several: short sequences, and copies of case classes. */
+/** Creates short sequences and copies of case class objects in a single call, where Python would need several. */
 public final class ScalaValues {
     public Seq<Object> seq() {
         return PythonUtils.toSeq(Collections.emptyList());
@@ -32,22 +32,22 @@ public final class ScalaValues {
         return PythonUtils.toSeq(Arrays.asList(new Object[] {a, b, c, d}));
     }
 
-    /** Returns a copy of a case class object with new fields; arguments of a second parameter list follow the values. */
-    public Object copied(Product old, Seq<?> names, Seq<?> values)
+    /** Returns a copy of a case class object with new field values; values without a name are further arguments. */
+    public Object copied(Product original, Seq<?> names, Seq<?> values)
             throws IllegalAccessException, InvocationTargetException {
-        Object[] arguments = new Object[old.productArity() + values.size() - names.size()];
-        for (int i = 0; i < old.productArity(); i++) {
-            int index = names.indexOf(old.productElementName(i));
-            arguments[i] = index < 0 ? old.productElement(i) : values.apply(index);
+        Object[] arguments = new Object[original.productArity() + values.size() - names.size()];
+        for (int i = 0; i < original.productArity(); i++) {
+            int index = names.indexOf(original.productElementName(i));
+            arguments[i] = index < 0 ? original.productElement(i) : values.apply(index);
         }
         for (int i = names.size(); i < values.size(); i++) {
-            arguments[old.productArity() + i - names.size()] = values.apply(i);
+            arguments[original.productArity() + i - names.size()] = values.apply(i);
         }
-        for (Method method : old.getClass().getMethods()) {
+        for (Method method : original.getClass().getMethods()) {
             if (method.getName().equals("copy") && method.getParameterCount() == arguments.length) {
-                return method.invoke(old, arguments);
+                return method.invoke(original, arguments);
             }
         }
-        throw new IllegalArgumentException("Cannot copy an object of " + old.getClass());
+        throw new IllegalArgumentException("Cannot copy an object of " + original.getClass());
     }
 }

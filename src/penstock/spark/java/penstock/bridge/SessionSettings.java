@@ -13,15 +13,15 @@ import org.apache.spark.sql.execution.SQLExecution;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Reads and changes the settings of a session, and the local properties of threads. */
+/** Reads and changes the settings of a session, and combines the local properties of a thread. */
 public final class SessionSettings {
-    /** Properties that identify an execution, which a vertex's thread must not inherit. */
+    /** Prefix of properties that identify an SQL execution, which a vertex's thread must not inherit. */
     private static final String EXECUTION_PREFIX = "spark.sql.execution.";
 
     /** Local property of threads on which Penstock itself runs queries: the tag of their Spark jobs. */
     public static final String INSIDE = "penstock.inside";
 
-    /** Returns the settings with a prefix; those of the session override those of the context. */
+    /** Returns the settings whose names have a prefix; a setting of the session overrides that of the Spark context. */
     public Object read(SparkSession session, String prefix) throws JsonProcessingException {
         Map<String, Object> settings = new LinkedHashMap<>();
         for (Tuple2<?, ?> setting : session.sparkContext().getConf().getAll()) {
@@ -48,8 +48,8 @@ public final class SessionSettings {
     }
 
     /** Sets the settings of a session to exactly those of another session. */
-    public void restore(SparkSession session, SparkSession model) {
-        Map<?, ?> target = CollectionConverters.asJava(model.conf().getAll());
+    public void restore(SparkSession session, SparkSession template) {
+        Map<?, ?> target = CollectionConverters.asJava(template.conf().getAll());
         Map<?, ?> current = CollectionConverters.asJava(session.conf().getAll());
         for (Object name : current.keySet()) {
             if (!target.containsKey(name)) {
@@ -67,8 +67,8 @@ public final class SessionSettings {
      * Returns the local properties of a vertex's thread: those of the user's thread, and the settings of the session that
      * plans the vertex, which tasks read from there (like SQLExecution.withSQLConfPropagated).
      *
-     * The Spark jobs have a tag. They stay in the user's job group, if there is one, so that cancelling the group cancels
-     * them, too.
+     * The Spark jobs have a tag. They belong to the user's job group, if there is one, so that cancelling the group also
+     * cancels them.
      */
     public Properties threadProperties(Properties userProperties, SparkSession session, String tag, String description) {
         Properties properties = new Properties();
@@ -89,7 +89,7 @@ public final class SessionSettings {
             properties.setProperty("spark.jobGroup.id", tag);
         }
         String execution = userProperties.getProperty(SQLExecution.EXECUTION_ID_KEY());
-        if (execution == null || userProperties.getProperty("spark.jobGroup.id") == null) { // otherwise the user's program has set it
+        if (execution == null || userProperties.getProperty("spark.jobGroup.id") == null) { // else the user has chosen, by setJobGroup
             properties.setProperty("spark.job.interruptOnCancel", "true");
         }
         String userDescription = properties.getProperty("spark.job.description");

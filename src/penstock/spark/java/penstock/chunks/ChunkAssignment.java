@@ -20,22 +20,22 @@ import scala.runtime.BoxedUnit;
 /**
  * Assigns chunks of exchanged rows to the tasks that read them, on request and in order. It runs in the driver.
  *
- * The assignments of a task are recorded, including its end. A task that is retried gets the same chunks, so it returns
- * the same rows.
+ * The chunks of each task, and the end after its last chunk, are recorded. So a retried task gets the same chunks and
+ * returns the same rows.
  *
  * Until all tasks have requested a chunk, no task gets more than an even share: Spark may run a single task at a time,
- * and a function may read all of its input before it returns a row. A task that has its share ends, which frees its slot
- * for another task. When the last task has requested a chunk, the bound is lifted, so that no chunk remains.
+ * and a function may read all of its input before it returns a row. A task that has read its share ends, which frees
+ * its task slot for another task. The limit ends when the last task has requested a chunk, so that no chunk remains.
  */
 final class ChunkAssignment implements RpcEndpoint {
-    static final int NONE = -1;
+    static final int NO_CHUNK = -1;
 
     private static final Cleaner CLEANER = Cleaner.create();
     private static ChunkAssignment current;
 
     final String name = "penstock-chunks-" + UUID.randomUUID();
     private final RpcEnv rpcEnv;
-    private final Map<Object, Object> exchanges = new ConcurrentHashMap<>();
+    private final Map<Object, Object> exchanges = new ConcurrentHashMap<>(); // by name
 
     private ChunkAssignment(RpcEnv rpcEnv) {
         this.rpcEnv = rpcEnv;
@@ -57,12 +57,12 @@ final class ChunkAssignment implements RpcEndpoint {
     }
 
     /** Registers an exchange by name, until no plan refers to its rows any more. */
-    void begin(Object rows, String exchange, int chunks, int tasks) {
+    void register(Object rows, String exchange, int chunks, int tasks) {
         exchanges.put(exchange, new Exchange(chunks, tasks));
         CLEANER.register(rows, removal(exchange));
     }
 
-    /** Returns a task that removes an exchange; it must not refer to the rows, whose garbage collection starts it. */
+    /** Returns the removal of an exchange, without a reference to the rows: their garbage collection starts it. */
     private Runnable removal(final String exchange) {
         return new Runnable() {
             @Override
@@ -72,7 +72,7 @@ final class ChunkAssignment implements RpcEndpoint {
         };
     }
 
-    /** Answers a request: the exchange, the task, and the number of chunks that the task has had. */
+    /** Answers a request: the exchange, the task, and the number of chunks that the task has received. */
     @SuppressWarnings("unchecked") // a function of objects: Janino generates no bridge methods
     @Override
     public PartialFunction<Object, BoxedUnit> receiveAndReply(final RpcCallContext context) {
@@ -97,8 +97,8 @@ final class ChunkAssignment implements RpcEndpoint {
         private final int chunks;
         private final int tasks;
         private final int evenShare;
-        private final Map<Object, Object> assigned = new HashMap<>();
-        private int next;
+        private final Map<Object, Object> chunksByTask = new HashMap<>();
+        private int nextChunk;
 
         Exchange(int chunks, int tasks) {
             this.chunks = chunks;
@@ -106,16 +106,16 @@ final class ChunkAssignment implements RpcEndpoint {
             evenShare = (chunks + tasks - 1) / tasks;
         }
 
-        /** Returns a task's chunk by its index among the task's chunks; two attempts of the task may request it. */
+        /** Returns a task's chunk by its index among the task's chunks, or NO_CHUNK. Two attempts may request it. */
         @SuppressWarnings("unchecked")
         synchronized Integer chunk(Integer task, int index) {
-            if (!assigned.containsKey(task)) {
-                assigned.put(task, new ArrayList<Object>());
+            if (!chunksByTask.containsKey(task)) {
+                chunksByTask.put(task, new ArrayList<Object>());
             }
-            List<Object> taskChunks = (List<Object>) assigned.get(task);
+            List<Object> taskChunks = (List<Object>) chunksByTask.get(task);
             if (index == taskChunks.size()) {
-                boolean hasShare = index >= evenShare && assigned.size() < tasks;
-                taskChunks.add(hasShare || next == chunks ? NONE : next++);
+                boolean isLimited = chunksByTask.size() < tasks; // other tasks have not requested a chunk yet
+                taskChunks.add(isLimited && index >= evenShare || nextChunk == chunks ? NO_CHUNK : nextChunk++);
             }
             return (Integer) taskChunks.get(index);
         }

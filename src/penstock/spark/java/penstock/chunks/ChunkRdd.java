@@ -24,9 +24,9 @@ import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
 
 /**
- * The rows of chunks, read by a number of tasks, each of which requests the next chunk whenever it is free.
+ * The rows of chunks, read by a number of tasks. A task that has read a chunk requests the next chunk.
  *
- * A chunk is a partition of another RDD. Every task may read every chunk, so its location is irrelevant.
+ * A chunk is a partition of another RDD. Every task may read every chunk, so the location of a chunk is irrelevant.
  */
 final class ChunkRdd extends RDD<Object> {
     private static final long serialVersionUID = 1L;
@@ -34,9 +34,9 @@ final class ChunkRdd extends RDD<Object> {
     private final RDD<Object> rows;
     private final Partition[] chunks;
     private final int tasks;
-    private final String endpoint;
+    private final String endpoint; // the name of the driver's `ChunkAssignment`
     private final String exchange = UUID.randomUUID().toString();
-    /** The format for a Python worker that requests the rows; null if tasks return the rows directly. */
+    /** The format for a Python worker, to which tasks return a ticket; null if tasks return the rows directly. */
     private final ChunkServer.Format format;
 
     ChunkRdd(RDD<Object> rows, int tasks, ChunkServer.Format format) {
@@ -47,7 +47,7 @@ final class ChunkRdd extends RDD<Object> {
         this.format = format;
         ChunkAssignment assignment = ChunkAssignment.current();
         endpoint = assignment.name;
-        assignment.begin(this, exchange, chunks.length, tasks);
+        assignment.register(this, exchange, chunks.length, tasks);
     }
 
     /**
@@ -76,24 +76,25 @@ final class ChunkRdd extends RDD<Object> {
 
     @Override
     public Iterator<Object> compute(Partition split, TaskContext context) {
-        Chunks requested = new Chunks(split.index(), context);
+        Chunks taskRows = new Chunks(split.index(), context);
         if (format == null) {
-            return requested;
+            return taskRows;
         }
         try {
-            return ChunkServer.start(requested, format, context);
+            return ChunkServer.start(taskRows, format, context);
         } catch (IOException error) {
             throw new IllegalStateException("Cannot send rows to the Python worker", error);
         }
     }
 
+    /** The rows of all chunks that a task gets; requests a chunk when the previous chunk has been read. */
     final class Chunks extends AbstractIterator<Object> {
         private final int task;
         private final TaskContext context;
         private final RpcEndpointRef assignment;
         private Iterator<Object> chunk;
-        private int received;
-        private boolean isEnd;
+        private int receivedChunks;
+        private boolean isAtEnd;
 
         Chunks(int task, TaskContext context) {
             this.task = task;
@@ -114,7 +115,7 @@ final class ChunkRdd extends RDD<Object> {
         @Override
         public boolean hasNext() {
             while (!isWithinChunk()) {
-                if (isEnd || !request()) {
+                if (isAtEnd || !request()) {
                     return false;
                 }
             }
@@ -124,17 +125,17 @@ final class ChunkRdd extends RDD<Object> {
         /** Requests the next chunk; returns false if there is none. */
         private boolean request() {
             if (hasEnded()) {
-                throw new IllegalStateException("the task has ended"); // an error, so that it is not taken for the end of the rows
+                throw new IllegalStateException("the task has ended"); // returning false would look like success
             }
-            Object[] message = {exchange, task, received};
+            Object[] message = {exchange, task, receivedChunks};
             Object answer = assignment.askSync(message, ClassTag$.MODULE$.apply(Object.class));
-            int number = ((Integer) answer).intValue();
-            isEnd = number == ChunkAssignment.NONE;
-            if (!isEnd) {
-                received++;
-                chunk = rows.iterator(chunks[number], context);
+            int chunkNumber = ((Integer) answer).intValue();
+            isAtEnd = chunkNumber == ChunkAssignment.NO_CHUNK;
+            if (!isAtEnd) {
+                receivedChunks++;
+                chunk = rows.iterator(chunks[chunkNumber], context);
             }
-            return !isEnd;
+            return !isAtEnd;
         }
 
         @Override
@@ -162,7 +163,7 @@ final class ChunkRdd extends RDD<Object> {
         }
     }
 
-    /** No parents, as every task may read every chunk: Spark would otherwise send all tasks to the location of a chunk. */
+    /** A dependency that names no parent of a task: Spark would run the task at the location of one of its parents. */
     private static final class AnyChunk extends NarrowDependency<Object> {
         private static final long serialVersionUID = 1L;
 

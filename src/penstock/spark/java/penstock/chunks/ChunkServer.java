@@ -28,19 +28,20 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Serves a task's rows to its Python worker, a batch per request; see `rebalance.pulled`.
+ * Serves a task's rows to its Python worker, a batch per request; see `rebalance.pull_task`.
  *
- * Spark itself sends rows ahead until the socket's buffer is full. A slow task would hold megabytes of rows that other
+ * Spark itself would send rows until the socket's buffer is full. A slow task would receive megabytes of rows that other
  * tasks could process.
  */
 final class ChunkServer implements Runnable, TaskCompletionListener {
-    private static final int REQUEST = 'n';
+    private static final int REQUEST = 'n'; // from the worker; the other codes begin a reply
     private static final int BATCH = 'b';
     private static final int END = 'e';
     private static final int FAILED = 'x';
     private static final int SECRET_BYTES = 32;
+    /** Maximum time for which the end of a task waits for the serving thread. */
     private static final int JOIN_MILLIS = 60_000;
-    /** Timeout for the secret, which a worker sends at once. */
+    /** Timeout for the secret, which a worker sends as soon as it has connected. */
     private static final int SECRET_TIMEOUT_MILLIS = 5_000;
 
     private final ChunkRdd.Chunks rows;
@@ -48,7 +49,7 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
     private final TaskContext context;
     private final byte[] secret = new byte[SECRET_BYTES];
     private final ServerSocket listener;
-    private final ArrowWriter columns;
+    private final ArrowWriter rowWriter;
     private final Thread thread;
     private volatile Socket connection;
     private volatile boolean hasEnded;
@@ -58,11 +59,11 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
         this.format = format;
         this.context = context;
         new SecureRandom().nextBytes(secret);
-        columns = ArrowWriter.create(format.schema, format.timeZone, true, format.largeTypes); // fails for unsupported types
+        rowWriter = ArrowWriter.create(format.schema, format.timeZone, true, format.largeTypes); // fails for unsupported types
         try {
             listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
         } catch (IOException error) {
-            close(columns.root());
+            close(rowWriter.root());
             throw error;
         }
         thread = new Thread(this, "penstock-chunks");
@@ -84,12 +85,12 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
         TaskContext$.MODULE$.setTaskContext(context); // a fetch failure must be reported to this task
         try {
             serve();
-        } catch (Throwable gone) { // the worker or the task has ended, which is reported elsewhere
+        } catch (Throwable gone) { // the worker or the task has ended, which Spark reports
             hasEnded = true; // an uncaught error would end the executor
         }
         close(listener);
         close(connection);
-        close(columns.root());
+        close(rowWriter.root());
         TaskContext$.MODULE$.unset();
     }
 
@@ -107,29 +108,29 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
         Socket socket = acceptWorker();
         InputStream in = socket.getInputStream();
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(socket.getOutputStream()));
-        // Never closed: closing would write to a worker that may have ended. It owns no memory.
-        ArrowStreamWriter batches = new ArrowStreamWriter(columns.root(), null, Channels.newChannel(out));
-        batches.start();
+        // Never closed: closing would write to a worker that may have ended. The writer has no memory to free.
+        ArrowStreamWriter batchWriter = new ArrowStreamWriter(rowWriter.root(), null, Channels.newChannel(out));
+        batchWriter.start();
         out.flush();
         boolean hasMore = true;
         while (hasMore && in.read() == REQUEST) {
-            hasMore = sendBatch(batches, out);
+            hasMore = sendBatch(batchWriter, out);
             out.flush();
         }
     }
 
-    /** Sends a batch, the end of the rows, or an error; returns whether to continue. */
-    private boolean sendBatch(ArrowStreamWriter batches, DataOutputStream out) throws IOException {
+    /** Sends a batch, the end of the rows, or an error; returns whether the worker may request another batch. */
+    private boolean sendBatch(ArrowStreamWriter batchWriter, DataOutputStream out) throws IOException {
         int count = 0;
         try {
             boolean hasNext = rows.hasNext();
             while (hasNext) {
-                columns.write((InternalRow) rows.next());
+                rowWriter.write((InternalRow) rows.next());
                 count++;
                 // No batch spans two chunks: the next chunk may go to another task.
-                hasNext = count < format.maxRows && rows.isWithinChunk() && columns.sizeInBytes() < format.maxBytes;
+                hasNext = count < format.maxRows && rows.isWithinChunk() && rowWriter.sizeInBytes() < format.maxBytes;
             }
-            columns.finish();
+            rowWriter.finish();
         } catch (Throwable error) { // Spark throws undeclared exceptions, and an error of its own when out of memory
             byte[] text = error.toString().getBytes(StandardCharsets.UTF_8);
             out.write(FAILED);
@@ -142,12 +143,12 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
             return false;
         }
         out.write(BATCH);
-        batches.writeBatch();
-        columns.reset();
+        batchWriter.writeBatch();
+        rowWriter.reset();
         return true;
     }
 
-    /** Returns the first connection that sends the secret; a worker may take minutes to start. */
+    /** Returns the first connection that sends the secret. No timeout: a worker may take minutes to start. */
     private Socket acceptWorker() throws IOException {
         Socket socket = listener.accept();
         while (!knowsSecret(socket)) {
@@ -159,7 +160,7 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
     }
 
     private boolean knowsSecret(Socket socket) {
-        connection = socket; // the end of the task closes it
+        connection = socket; // so that the end of the task closes the socket
         if (hasEnded) {
             return false;
         }
@@ -181,12 +182,13 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
         close(connection);
         thread.interrupt();
         try {
-            thread.join(JOIN_MILLIS); // the thread reads memory of the task
+            thread.join(JOIN_MILLIS); // the thread reads memory that Spark frees after the task
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }
     }
 
+    /** How rows are sent to a Python worker: their columns, and the limits of a batch. */
     static final class Format implements Serializable {
         private static final long serialVersionUID = 1L;
         final StructType schema;

@@ -19,15 +19,15 @@ import scala.Option;
 
 import penstock.plans.Catalyst;
 
-/** Rows in Spark's cache: those that a query reads, and those of a last stage that must not run later. */
+/** Rows in Spark's cache: those that a query reads, and those of a job's last stage if it must not run later. */
 final class CachedRows {
-    /** Whether a query reads a cached query that has stages. */
-    static boolean haveStages(LogicalPlan query) {
-        boolean haveStages = false;
+    /** Whether a query reads a cached query whose plan has stages, which must run before the cached rows are read. */
+    static boolean hasCachedStages(LogicalPlan query) {
+        boolean hasCachedStages = false;
         for (Object leaf : Catalyst.each(query.collectLeaves())) {
-            haveStages = haveStages || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
+            hasCachedStages = hasCachedStages || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
         }
-        return haveStages;
+        return hasCachedStages;
     }
 
     private static boolean hasStages(SparkPlan plan) {
@@ -40,7 +40,7 @@ final class CachedRows {
         return false;
     }
 
-    /** Materializes a cached query unless it is materialized already; AQE creates a stage for each. */
+    /** Materializes a cached query unless it is materialized already; AQE would do so in a stage. */
     static void fill(InMemoryRelation cached) {
         CachedRDDBuilder builder = cached.cacheBuilder();
         if (!builder.isCachedColumnBuffersLoaded()) {
@@ -48,7 +48,7 @@ final class CachedRows {
         }
     }
 
-    /** Computes the rows of a DataFrame and caches them until `drop`. Spark's cache does not support all types. */
+    /** Computes and caches a DataFrame's rows until `drop`; checkpoints them if Spark's cache lacks their types. */
     static LogicalPlan cache(Dataset<?> rows) {
         LogicalPlan cached = isCacheable(rows.schema())
                 ? InMemoryRelation$.MODULE$.apply(StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty())
@@ -81,7 +81,7 @@ final class CachedRows {
                 ColumnType$.MODULE$.apply(field.dataType());
             }
             return true;
-        } catch (Exception unsupported) { // unsupported, such as geometry
+        } catch (Exception unsupported) { // such as geometry
             return false;
         }
     }

@@ -30,12 +30,12 @@ import scala.Option;
 import penstock.bridge.Answer;
 import penstock.plans.SqlText;
 
-/** A query that Spark has delegated to Penstock; a thread waits for its result. */
+/** A query that Spark has delegated to Penstock. Spark's thread, the *waiting thread*, waits for the reply. */
 public final class DelegatedQuery {
     private static final Logger LOG = LoggerFactory.getLogger(DelegatedQuery.class);
     private static final AtomicLong NUMBERS = new AtomicLong();
-    /** Timeout of an explanation, in seconds. */
     private static final long EXPLAIN_TIMEOUT_SECONDS = 60;
+    /** The reply that Spark has to run the query itself. */
     private static final Object DECLINED = new Object();
 
     private final long number = NUMBERS.incrementAndGet();
@@ -43,9 +43,9 @@ public final class DelegatedQuery {
     private final LogicalPlan plan;
     private final SparkSession session;
     private final Properties properties;
-    private final CompletableFuture<Object> answer = new CompletableFuture<>();
+    private final CompletableFuture<Object> reply = new CompletableFuture<>();
     private volatile String sqlText;
-    private LogicalPlan cached;
+    private LogicalPlan cached; // the rows of `cacheRows`
     private boolean isDropped;
 
     DelegatedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
@@ -63,9 +63,9 @@ public final class DelegatedQuery {
         return plan;
     }
 
-    /** Returns facts of the command that writes the rows; null if there is no command, or no option for sinks. */
+    /** Returns facts about the command that writes the rows; null if there is none, or no option for sinks is set. */
     public Object writeFacts() throws JsonProcessingException {
-        Option<?> facts = plan.getTagValue(WritingCommands.WRITTEN);
+        Option<?> facts = plan.getTagValue(WritingCommands.WRITE_FACTS);
         return facts.isEmpty() ? null : Answer.of(facts.get());
     }
 
@@ -78,9 +78,9 @@ public final class DelegatedQuery {
     public LogicalPlan cacheRows(Dataset<?> rows) {
         LogicalPlan rowsPlan = CachedRows.cache(rows);
         synchronized (this) {
-            dropCached(); // of an earlier attempt
+            dropCached(); // the rows of an earlier attempt
             cached = rowsPlan;
-            if (isDropped) { // the waiting thread was interrupted meanwhile
+            if (isDropped) { // the command has ended, such as by an interrupt of the waiting thread
                 dropCached();
             }
         }
@@ -104,48 +104,48 @@ public final class DelegatedQuery {
         return session;
     }
 
-    /** Returns a copy of the waiting thread's local properties, which its Spark jobs inherit. */
+    /** Returns a copy of the waiting thread's local properties, which the Spark jobs of the query inherit. */
     public Properties properties() {
         return properties;
     }
 
-    /** Returns the address of the waiting execution in Spark's UI; null without UI. */
-    public String sparkPage() {
+    /** Returns the address of the waiting execution in Spark's UI; null without execution or UI. */
+    public String uiPage() {
         String execution = properties.getProperty(SQLExecution.EXECUTION_ID_KEY());
         Option<?> address = session.sparkContext().uiWebUrl();
         return execution == null || address.isEmpty() ? null : address.get() + "/SQL/execution/?id=" + execution;
     }
 
-    /** Returns the SQL text of the query; null if it has none, or before it runs. */
+    /** Returns the SQL text of the query; null if it has none, or before `result`. */
     public String sqlText() {
         return sqlText;
     }
 
-    /** Answers with a plan that returns the rows. */
-    public void complete(SparkPlan rows) {
-        answer.complete(rows);
+    /** Replies with a plan that returns the rows. */
+    public void complete(SparkPlan rowsPlan) {
+        reply.complete(rowsPlan);
     }
 
-    /** Answers with an explanation of the job; nested lines are indented. */
+    /** Replies with an explanation of the job; nested lines are indented. */
     public void explain(String explanation) {
-        answer.complete(explanation);
+        reply.complete(explanation);
     }
 
-    /** Answers that Spark has to run the query itself. */
+    /** Replies that Spark has to run the query itself. */
     public void decline() {
-        answer.complete(DECLINED);
+        reply.complete(DECLINED);
     }
 
-    /** Answers with an error, which the waiting thread throws unchanged. */
+    /** Replies with an error, which the waiting thread throws unchanged. */
     public void fail(Throwable error) {
-        answer.completeExceptionally(error);
+        reply.completeExceptionally(error);
     }
 
     /** Returns an explanation of the job without running it; empty if there is none. */
     String explanation() {
         try {
             service.call("explain", this);
-            Object explanation = answer.get(EXPLAIN_TIMEOUT_SECONDS, TimeUnit.SECONDS);
+            Object explanation = reply.get(EXPLAIN_TIMEOUT_SECONDS, TimeUnit.SECONDS);
             return explanation == DECLINED ? "" : (String) explanation;
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
@@ -155,22 +155,31 @@ public final class DelegatedQuery {
         return "";
     }
 
-    /** Runs the query with Penstock and waits for it; an interrupt of the thread cancels the job. */
+    /** Runs or plans the query with Penstock; returns a plan of its rows: Spark's own plan if Penstock declines it. */
     SparkPlan result() {
-        Object rows = DECLINED;
-        sqlText = findText();
+        Object rowsPlan = DECLINED;
+        try { // on this thread, which may hold locks of the execution
+            sqlText = SqlText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
+        } catch (RuntimeException failed) {
+            LOG.debug("Cannot determine the SQL text of a query", failed);
+        }
         try {
-            rows = isSubmitted() ? answer.get() : DECLINED;
-        } catch (InterruptedException interrupted) {
-            service.cancel(this);
+            if (!QueryHook.hasEnded) {
+                service.call("run", this);
+                rowsPlan = reply.get();
+            }
+        } catch (Py4JException gone) { // Python's callback server has stopped
+            return fallbackPlan();
+        } catch (InterruptedException interrupted) { // an interrupt cancels the job
+            service.start("cancel", this);
             Platform.throwException(interrupted);
         } catch (ExecutionException failed) {
             Platform.throwException(failed.getCause());
         }
-        return rows == DECLINED ? fallbackPlan() : (SparkPlan) rows;
+        return rowsPlan == DECLINED ? fallbackPlan() : (SparkPlan) rowsPlan;
     }
 
-    /** Plans the query as Spark does, with the settings of its session: Penstock declines it or has stopped. */
+    /** Plans the query as Spark does, with the settings of its session, if Penstock declines it or has stopped. */
     private SparkPlan fallbackPlan() {
         LogicalPlan copy = (LogicalPlan) (Object) plan.clone();
         DelegationRule.exclude(copy);
@@ -178,7 +187,7 @@ public final class DelegatedQuery {
         Option<?> active = SparkSession.getActiveSession();
         SparkSession.setActiveSession(session);
         try {
-            // Only its settings and its tracker are used; cached data is already part of the plan.
+            // Only the settings and the tracker of the execution are used; the plan contains cached data already.
             QueryExecution execution = Dataset.ofRows(session, copy).queryExecution();
             InsertAdaptiveSparkPlan adaptive = new InsertAdaptiveSparkPlan(new AdaptiveExecutionContext(session, execution));
             Object planned = session.sessionState().planner().plan(new ReturnAnswer(copy)).next();
@@ -191,28 +200,5 @@ public final class DelegatedQuery {
                 SparkSession.clearActiveSession();
             }
         }
-    }
-
-    /** Returns the SQL text. Runs on the waiting thread, which may hold locks of the execution. */
-    private String findText() {
-        try {
-            return SqlText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
-        } catch (RuntimeException failed) {
-            LOG.debug("Cannot determine the SQL text of a query", failed);
-            return null;
-        }
-    }
-
-    /** Submits the query to Penstock; returns false if Penstock is not available. */
-    private boolean isSubmitted() throws InterruptedException {
-        if (QueryHook.hasEnded) {
-            return false;
-        }
-        try {
-            service.call("run", this);
-        } catch (Py4JException gone) { // Python's callback server has stopped
-            return false;
-        }
-        return true;
     }
 }

@@ -29,10 +29,11 @@ import penstock.plans.SourceBytes;
  * Decides which queries Spark delegates to Penstock. It runs for every query of a session, so it neither calls Python nor
  * reads data; it only lists the files of small tables if a native engine may compute the query.
  *
- * Spark's planner calls it for the root of a plan first, and then for the children if the root was declined. The nodes
- * of a declined query are marked, so that no part of it is delegated alone.
+ * Spark's planner calls it for the root of a plan, and for the children if the root was declined. The nodes of a declined
+ * query are tagged, so that no part of the query is delegated alone.
  */
 public final class DelegationRule {
+    /** The decision that a query is delegated; also its key in the counts of `QueryHook`. */
     static final String ACCEPTED = "taken";
 
     private static final String PREFIX = "spark.penstock.";
@@ -42,39 +43,32 @@ public final class DelegationRule {
     private static final String NATIVE = PREFIX + "execution.native";
     private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
 
-    private static final TreeNodeTag<Object> DECLINED = new TreeNodeTag<Object>("penstock.left-to-spark");
-    private static final TreeNodeTag<Object> ANSWERED = new TreeNodeTag<Object>("penstock.answered");
+    private static final TreeNodeTag<Object> DECLINED = new TreeNodeTag<Object>("penstock.declined"); // of a plan that Spark runs
+    /** Tag of a query that was accepted with its command, before the planner visits the query. */
+    private static final TreeNodeTag<Object> DECIDED = new TreeNodeTag<Object>("penstock.decided");
 
-    private final long threshold;
-    private final boolean takesSmall;
-    private final double fewestExchanges;
-    private final Predicate<Object> engine;
-    private final boolean dividesWrites;
-    private final String[] prefixes;
-    private final long[] hints;
+    private final long defaultThreshold;
+    private final boolean delegatesSmall;
+    private final double minExchanges;
+    private final Predicate<Object> engine; // tests whether a native engine may compute a plan; null if none may
+    private final boolean hasSinkOptions;
+    private final String[] settingPrefixes;
+    private final long[] hintBounds;
 
-    /**
-     * @param threshold Spark runs queries whose sources hold fewer bytes
-     * @param takesSmall whether to delegate small queries, too: an option configures how queries run
-     * @param fewestExchanges the exchanges from which on a native engine computes a small query faster
-     * @param engine whether the native engine can compute a query completely; null without engine
-     * @param dividesWrites whether an option configures the tasks or files of sinks
-     * @param prefixes prefixes of session settings that configure how queries run
-     * @param hints exclusive bounds of the advisory sizes that encode a plan hint
-     */
-    DelegationRule(long threshold, boolean takesSmall, double fewestExchanges, Predicate<Object> engine, boolean dividesWrites,
-            String[] prefixes, long[] hints) {
-        this.threshold = threshold;
-        this.takesSmall = takesSmall;
-        this.fewestExchanges = fewestExchanges;
+    /** See `query_hook.create_service`; `hintBounds` are exclusive bounds of the advisory sizes that encode a plan hint. */
+    DelegationRule(long threshold, boolean delegatesSmall, double minExchanges, Predicate<Object> engine, boolean hasSinkOptions,
+            String[] settingPrefixes, long[] hintBounds) {
+        this.defaultThreshold = threshold;
+        this.delegatesSmall = delegatesSmall;
+        this.minExchanges = minExchanges;
         this.engine = engine;
-        this.dividesWrites = dividesWrites;
-        this.prefixes = prefixes;
-        this.hints = hints;
+        this.hasSinkOptions = hasSinkOptions;
+        this.settingPrefixes = settingPrefixes;
+        this.hintBounds = hintBounds;
     }
 
     /** Whether the active session delegates queries, and this is not a thread of Penstock itself. */
-    boolean isOn() {
+    boolean isEnabled() {
         if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "true"))) {
             return false;
         }
@@ -82,20 +76,20 @@ public final class DelegationRule {
         return session.isDefined() && ((SparkSession) session.get()).sparkContext().getLocalProperty(SessionSettings.INSIDE) == null;
     }
 
-    /** Returns ACCEPTED, or the reason why Spark runs a query; null if the plan is not a query. */
+    /** Returns ACCEPTED, or why Spark runs a query; null if it was declined before, or if a plan below is the query. */
     String decide(LogicalPlan plan) {
         if (isTagged(plan, DECLINED)) {
             return null;
         }
-        if (isTagged(plan, ANSWERED)) {
-            plan.unsetTagValue(ANSWERED);
+        if (isTagged(plan, DECIDED)) {
+            plan.unsetTagValue(DECIDED);
             return ACCEPTED;
         }
         if (plan instanceof ReturnAnswer) {
-            FinalLimits.mark(((ReturnAnswer) plan).child());
+            FinalLimits.tag(((ReturnAnswer) plan).child());
             return null; // the planner calls again for the root
         }
-        if (plan instanceof RowLevelWrite) { // such a command as rewritten by Spark, such as for Iceberg tables
+        if (plan instanceof RowLevelWrite) { // a rewritten DELETE, UPDATE or MERGE, as for Iceberg tables
             exclude(plan);
             return WritingCommands.ROW_LEVEL_REASON;
         }
@@ -104,9 +98,9 @@ public final class DelegationRule {
             return "one of several inserts of the same statement";
         }
         SQLConf conf = SQLConf.get();
-        WritingCommands.mark(plan, dividesWrites || conf.contains(SINK_PARALLELISM) || conf.contains(SINK_FILE_SIZE));
+        WritingCommands.tagQuery(plan, hasSinkOptions || conf.contains(SINK_PARALLELISM) || conf.contains(SINK_FILE_SIZE));
         if (WritingCommands.isCommand(plan) || isTagged(plan, FinalLimits.IS_LIMIT) || isTagged(plan, WritingCommands.WRITER_SORT)
-                || onlyMakesObjects(plan)) {
+                || onlyCreatesObjects(plan)) {
             return null;
         }
         for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
@@ -126,7 +120,7 @@ public final class DelegationRule {
         return ACCEPTED;
     }
 
-    /** Returns the decision on the query of a command, before the planner asks for it; null if it was declined before. */
+    /** Decides on the query of a command before the planner visits the query; null if it was declined before. */
     String decideForCommand(InsertIntoHadoopFsRelationCommand command) {
         LogicalPlan below = command.query();
         String decision = decide(below);
@@ -135,7 +129,7 @@ public final class DelegationRule {
             decision = decide(below);
         }
         if (ACCEPTED.equals(decision)) {
-            below.setTagValue(ANSWERED, true);
+            below.setTagValue(DECIDED, true);
             if (command.mode() != SaveMode.Append && WriteExec.isNeeded(below, true)) {
                 below.setTagValue(WritingCommands.PREPARES_FOLDER, true);
             }
@@ -147,7 +141,7 @@ public final class DelegationRule {
      * Whether a plan only creates JVM objects row by row, as at the end of Dataset.rdd and of typed functions of Scala.
      * Objects cannot be exchanged, so Spark creates them from the rows that Penstock returns.
      */
-    private static boolean onlyMakesObjects(LogicalPlan plan) {
+    private static boolean onlyCreatesObjects(LogicalPlan plan) {
         return returnsObjects(plan) && plan.children().size() == 1 && RowLayout.isNarrowOperator(plan);
     }
 
@@ -164,10 +158,10 @@ public final class DelegationRule {
         return plan.getTagValue(tag).isDefined();
     }
 
-    /** Marks a plan, so that neither the plan nor a part of it is delegated. */
+    /** Tags a plan, so that neither the plan nor a part of it is delegated. */
     public static void exclude(LogicalPlan plan) {
         plan.setTagValue(DECLINED, true);
-        for (LogicalPlan below : Catalyst.below(plan)) {
+        for (LogicalPlan below : Catalyst.childrenAndSubqueries(plan)) {
             exclude(below);
         }
     }
@@ -193,7 +187,7 @@ public final class DelegationRule {
         if (isNarrow && RowLayout.readsOnlyCache(plan)) {
             return "reads cached rows only, and needs no shuffle";
         }
-        if (takesSmall || areQueriesConfigured() || search.hasUserSettings(plan, hints[0], hints[1])
+        if (delegatesSmall || areQueriesConfigured() || search.hasUserSettings(plan, hintBounds[0], hintBounds[1])
                 || WritingCommands.hasOptions(plan)) {
             return null;
         }
@@ -209,28 +203,29 @@ public final class DelegationRule {
         if (SourceBytes.total(plan) < threshold()) {
             return isFasterNatively(plan) ? null : "small";
         }
-        return threshold() > 0 && BucketedTables.saveShuffle(plan) ? BucketedTables.REASON : null;
+        return threshold() > 0 && BucketedTables.savesShuffle(plan) ? BucketedTables.REASON : null;
     }
 
-    /** Whether a native engine computes a small query faster; the job checks the files later. */
+    /** Whether a native engine computes a small query faster than Spark; the job itself checks the files later. */
     private boolean isFasterNatively(LogicalPlan plan) {
-        boolean isOn = engine != null && "true".equalsIgnoreCase(SQLConf.get().getConfString(NATIVE, "true"));
+        boolean isNativeOn = engine != null && "true".equalsIgnoreCase(SQLConf.get().getConfString(NATIVE, "true"));
         Option<?> session = SparkSession.getActiveSession();
-        return isOn && new ExchangeCount().of(plan, (SparkSession) session.get()) >= fewestExchanges && engine.test(plan);
+        return isNativeOn && new ExchangeCount().of(plan, (SparkSession) session.get()) >= minExchanges && engine.test(plan);
     }
 
     private long threshold() {
         String userValue = SQLConf.get().getConfString(THRESHOLD, null);
         if (userValue == null && !"NO".equalsIgnoreCase(SQLConf.get().getConfString(PREFIX + "execution.shadow", "NO"))) {
-            return 0; // small queries are compared, too
+            return 0; // shadow mode compares small queries, too
         }
-        return userValue == null ? threshold : SourceBytes.parsed(userValue);
+        return userValue == null ? defaultThreshold : SourceBytes.parse(userValue);
     }
 
+    /** Whether the session sets an option that says how queries run. */
     private boolean areQueriesConfigured() {
         for (String name : CollectionConverters.asJava(SQLConf.get().getAllConfs()).keySet()) {
             if (name.startsWith(PREFIX) && !name.equals(ENABLED) && !name.equals(THRESHOLD)) {
-                for (String prefix : prefixes) {
+                for (String prefix : settingPrefixes) {
                     if (name.startsWith(prefix, PREFIX.length())) {
                         return true;
                     }

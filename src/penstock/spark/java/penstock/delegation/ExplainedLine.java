@@ -31,7 +31,7 @@ public final class ExplainedLine extends PenstockOperator {
         this.nested = nested;
     }
 
-    /** Returns a node for each line with the least indentation; the lines below with more indentation are its children. */
+    /** Returns a node for each line with the least indentation; the lines nested in it are nodes below. */
     static List<Object> of(String text) {
         return of(text.isEmpty() ? new ArrayList<Object>() : Arrays.asList((Object[]) text.split("\n")));
     }
@@ -42,9 +42,9 @@ public final class ExplainedLine extends PenstockOperator {
         int next = 0;
         while (next < lines.size()) {
             int from = next + 1;
-            int depth = depth(lines.get(next));
+            int indentation = indentation(lines.get(next));
             int to = from;
-            while (to < lines.size() && depth(lines.get(to)) > depth) {
+            while (to < lines.size() && indentation(lines.get(to)) > indentation) {
                 to++;
             }
             Seq nested = PythonUtils.toSeq(of(lines.subList(from, to)));
@@ -55,14 +55,14 @@ public final class ExplainedLine extends PenstockOperator {
         return nodes;
     }
 
-    static int depth(Object line) {
+    static int indentation(Object line) {
         String text = (String) line;
         return text.length() - text.stripLeading().length();
     }
 
     /**
-     * Whether a user has requested to see the plan. Spark also renders the plan of every execution and of all cached data:
-     * that must not take longer.
+     * Whether a user has requested to see the plan. Spark also formats the plan of every execution and of all cached data,
+     * which must remain fast.
      */
     static boolean isRequested(SparkContext context) {
         String execution = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
@@ -73,7 +73,7 @@ public final class ExplainedLine extends PenstockOperator {
         boolean isExplain = false;
         for (StackTraceElement frame : Thread.currentThread().getStackTrace()) {
             if (frame.getClassName().startsWith("org.apache.spark.sql.execution.ExplainUtils")) {
-                return false; // it numbers and describes every node
+                return false; // EXPLAIN FORMATTED numbers and describes every node, which makes no sense for lines
             }
             isExplain = isExplain || frame.getMethodName().equals("explainString");
         }
@@ -87,7 +87,7 @@ public final class ExplainedLine extends PenstockOperator {
 
     @Override
     public Seq<Attribute> output() {
-        return Catalyst.none();
+        return Catalyst.emptySeq();
     }
 
     @Override

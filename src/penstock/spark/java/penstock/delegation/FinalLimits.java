@@ -13,13 +13,13 @@ import penstock.plans.Catalyst;
 final class FinalLimits {
     /** Tag of these limits, which the planner plans separately from their child. */
     static final TreeNodeTag<Object> IS_LIMIT = new TreeNodeTag<Object>("penstock.limit-of-answer");
-    /** Tag of plans directly below such limits. */
+    /** Tag of the plans below such limits, down to the input of a projection or sort that Spark fuses with them. */
     static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
 
     private static final Set<String> NAMES = Catalyst.words("GlobalLimit LocalLimit Offset Tail");
 
-    /** Marks the limits at the top of a query, and the operators that Spark fuses with them, up to a sort. */
-    static void mark(LogicalPlan root) {
+    /** Tags the limits at the top of a query, and the plans below, down to the input of a fused projection or sort. */
+    static void tag(LogicalPlan root) {
         LogicalPlan below = root;
         while (NAMES.contains(Catalyst.name(below))) {
             below.setTagValue(IS_LIMIT, true);

@@ -23,16 +23,17 @@ import penstock.plans.RowLayout;
 /**
  * A physical leaf that represents a whole query. Penstock runs the query only when its rows are requested.
  *
- * The node holds only the query and its service, so that Spark can copy it. The job returns a plan whose last stage has not run; that plan serves all actions.
+ * The node has only the query and its service as fields, so that Spark can copy it. The job returns a plan whose last stage
+ * has not run; all actions run this plan.
  */
 public final class PenstockExec extends PenstockOperator {
     private static final long serialVersionUID = 1L;
 
     private final transient LogicalPlan query;
     private final transient QueryHook.Service service;
-    /** A separate lock, so that explaining the plan does not wait for a running query. */
+    /** A separate lock, so that an explanation of the plan does not wait for a running query. */
     private final transient Object explanationLock = new Object();
-    private transient SparkPlan result;
+    private transient SparkPlan result; // stays null for a query without shuffle
     private transient DelegatedQuery delegated;
     private transient Seq<?> explained;
 
@@ -43,8 +44,8 @@ public final class PenstockExec extends PenstockOperator {
     }
 
     /**
-     * Runs the query once: a second action only runs its last stage again, as in Spark. A query without shuffle consists of
-     * its last stage, so it runs again completely: its sources may have changed.
+     * Runs the query once, and returns the plan of its rows: a second action only reruns the last stage, as in Spark. A
+     * query without shuffle has only a last stage, so it runs again completely: its sources may have changed.
      *
      * A synchronized block, as Janino locks the class in a synchronized private method.
      */
@@ -62,10 +63,10 @@ public final class PenstockExec extends PenstockOperator {
 
     /** Whether AQE would run stages of the query before its last stage. */
     boolean hasStages() {
-        return !RowLayout.isNarrow(query) || CachedRows.haveStages(query);
+        return !RowLayout.isNarrow(query) || CachedRows.hasCachedStages(query);
     }
 
-    /** Runs the query up to its last stage, and the cached queries that it reads. */
+    /** Runs the cached queries that the query reads, and the query up to its last stage. */
     void runStages() {
         if (!hasStages()) {
             return;

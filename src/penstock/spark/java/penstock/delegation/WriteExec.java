@@ -17,12 +17,12 @@ import penstock.plans.Catalyst;
 import penstock.plans.PenstockOperator;
 
 /**
- * Runs a command that writes rows to files. It first runs the delegated query up to its last stage, and the cached queries
- * that are read, like AQE runs its stages: the command deletes what it overwrites before it requests rows, and a failing
- * query must not lose the old rows.
+ * Runs a command that writes rows to files. Before the command, it runs the delegated query up to its last stage,
+ * and the cached queries that are read, as AQE would run stages: the command deletes old files before it requests rows,
+ * and the old rows must not be lost if the query fails.
  *
- * It is used only if AQE has no stage, as rules of AQE expect the command itself at the top. If AQE has materialized
- * cached rows as a stage, it plans again without this class.
+ * It runs only if AQE has no stage, as rules of AQE expect the command itself at the top. If AQE has materialized
+ * cached rows as a stage, it plans the command again without this class.
  */
 public final class WriteExec extends PenstockOperator {
     private static final long serialVersionUID = 1L;
@@ -34,16 +34,11 @@ public final class WriteExec extends PenstockOperator {
         this.command = command;
     }
 
-    /**
-     * Whether a command needs this node.
-     *
-     * @param query the query whose rows the command writes
-     * @param isDelegated whether Penstock runs the query
-     */
+    /** Whether the command that writes the rows of a query needs this node; `isDelegated` if Penstock runs the query. */
     static boolean isNeeded(LogicalPlan query, boolean isDelegated) {
         SQLConf conf = SQLConf.get();
         // Without these settings, Spark itself runs the query after deleting files.
-        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isDelegated || CachedRows.haveStages(query));
+        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isDelegated || CachedRows.hasCachedStages(query));
     }
 
     @Override

@@ -24,20 +24,21 @@ import scala.Tuple2;
 import penstock.bridge.Answer;
 import penstock.plans.Catalyst;
 
-/** Commands that write the rows of a query. A query has no link to its command, so the command tags it. */
+/** Commands that write the rows of a query. A query has no link to its command, so it is tagged. */
 final class WritingCommands {
     /** Tag of a query whose command deletes old files, or creates a folder, before it requests the rows. */
     static final TreeNodeTag<Object> PREPARES_FOLDER = new TreeNodeTag<Object>("penstock.prepares-folder");
 
-    /** Tag with the facts of `mark`. */
-    static final TreeNodeTag<Object> WRITTEN = new TreeNodeTag<Object>("penstock.written");
+    /** Tag of a query with facts about the command that writes its rows; see `tagQuery`. */
+    static final TreeNodeTag<Object> WRITE_FACTS = new TreeNodeTag<Object>("penstock.written");
+    /** Tag of a sort that Spark has added for the writer. */
     static final TreeNodeTag<Object> WRITER_SORT = new TreeNodeTag<Object>("penstock.sort-of-writer");
 
-    /** They report the number of changed rows to the table, counted once per run of a task. */
+    /** DELETE, UPDATE and MERGE report the number of changed rows; a task that runs again counts its rows again. */
     static final String ROW_LEVEL_REASON = "a query of DELETE, UPDATE or MERGE, which counts rows in its own operators";
 
-    /** Prefixes of the classes that implement these commands for Delta tables with ordinary queries. */
     private static final String DELTA = "org.apache.spark.sql.delta.commands.";
+    /** Prefixes of the classes that implement DELETE, UPDATE and MERGE for Delta tables with ordinary queries. */
     private static final String[] DELTA_COMMANDS = {DELTA + "DeleteCommand", DELTA + "UpdateCommand", DELTA + "MergeInto"};
 
     static boolean isCommand(LogicalPlan plan) {
@@ -60,22 +61,22 @@ final class WritingCommands {
      * Spark sorts the rows of each task for the writer. The sort is not delegated, so that its input can be divided among
      * other tasks.
      */
-    static void mark(LogicalPlan plan, boolean areSinksConfigured) {
+    static void tagQuery(LogicalPlan plan, boolean areSinksConfigured) {
         LogicalPlan query;
         Map<String, Object> options = new HashMap<>();
         Map<String, Object> properties = new HashMap<>();
-        List<Object> folders = new ArrayList<>();
+        List<Object> partitionColumns = new ArrayList<>();
         boolean hasBuckets = false;
         if (plan instanceof WriteFiles) {
             query = ((WriteFiles) plan).child();
-            folders.addAll(Catalyst.names(((WriteFiles) plan).partitionColumns()));
+            partitionColumns.addAll(Catalyst.names(((WriteFiles) plan).partitionColumns()));
             hasBuckets = ((WriteFiles) plan).bucketSpec().isDefined();
             addTableProperties(properties, plan);
             addOptions(options, ((WriteFiles) plan).options());
         } else if (plan instanceof DataWritingCommand) {
             query = ((DataWritingCommand) plan).query();
             if (plan instanceof V1WriteCommand) {
-                folders.addAll(Catalyst.names(((V1WriteCommand) plan).partitionColumns()));
+                partitionColumns.addAll(Catalyst.names(((V1WriteCommand) plan).partitionColumns()));
                 hasBuckets = ((V1WriteCommand) plan).bucketSpec().isDefined();
             }
             if (plan instanceof InsertIntoHadoopFsRelationCommand) {
@@ -98,16 +99,16 @@ final class WritingCommands {
             query.setTagValue(WRITER_SORT, true);
             query = ((Sort) query).child();
         }
-        Map<String, Object> facts = Answer.facts("folders", folders, "buckets", hasBuckets, "options", options,
+        Map<String, Object> facts = Answer.facts("folders", partitionColumns, "buckets", hasBuckets, "options", options,
                 "properties", properties);
-        if (isConfigured || !hasOptions(query)) { // the planner visits a command first, then its parts, which have fewer options
-            query.setTagValue(WRITTEN, facts);
+        if (isConfigured || !hasOptions(query)) { // the planner visits a command before its parts, which have fewer options
+            query.setTagValue(WRITE_FACTS, facts);
         }
     }
 
-    /** Whether a query is written with options of Penstock. */
+    /** Whether the rows of a query are written with options of Penstock. */
     static boolean hasOptions(LogicalPlan query) {
-        Option<?> tag = query.getTagValue(WRITTEN);
+        Option<?> tag = query.getTagValue(WRITE_FACTS);
         if (tag.isEmpty()) {
             return false;
         }
@@ -117,7 +118,7 @@ final class WritingCommands {
 
     /** Adds the table properties of the command that contains a plan: the planner visits the command first. */
     private static void addTableProperties(Map<String, Object> target, LogicalPlan part) {
-        Option<?> facts = part.getTagValue(WRITTEN);
+        Option<?> facts = part.getTagValue(WRITE_FACTS);
         if (facts.isDefined()) {
             Map<?, ?> properties = (Map<?, ?>) ((Map<?, ?>) facts.get()).get("properties");
             for (Object key : properties.keySet()) {

@@ -23,18 +23,18 @@ import scala.collection.immutable.Seq;
 import penstock.plans.Catalyst;
 
 /**
- * Coalesced hash partitionings that Spark considers compatible if their boundaries are equal, but cannot create itself.
+ * Coalesced hash partitionings: Spark considers two of them compatible if their boundaries are equal.
  *
  * Spark's planner exchanges all inputs of a join unless one of them reports that the others can be repartitioned like it
  * (EnsureRequirements). The coalesced hash partitioning of AQE never reports that, although two of them can be compatible.
  * The subclass here reports it, and fails the planning if Spark tries to repartition another input like it: the vertex is
- * then planned again without the subclass. AQE itself treats this failure as an invalid plan and keeps its current plan.
+ * then planned again without the subclass. AQE itself treats this failure as an invalid plan, and retains its current plan.
  */
 public final class CoalescedLayouts {
-    /** The message of the failed planning; `layouts.is_refused` looks for it. */
+    /** The message of the failed planning, which `layouts.is_repartition_refused` detects. */
     public static final String REFUSED = "no other input can be repartitioned like coalesced subpartitions";
 
-    /** Returns a partitioning with its coalesced parts replaced by the subclass. */
+    /** Returns a partitioning whose coalesced parts are replaced by the subclass. */
     public Partitioning of(Partitioning partitioning) {
         if (partitioning instanceof PartitioningCollection) {
             List<Partitioning> parts = new ArrayList<>();

@@ -18,9 +18,9 @@ import scala.math.BigInt;
 
 import penstock.plans.Catalyst;
 
-/** Exchanges of column batches. */
+/** Exchanges of column batches, which a native engine writes. */
 public final class ColumnarExchange {
-    /** Returns the rows of an exchange of batches, hashed by some of their columns. */
+    /** Returns the rows of an exchange by the columns at the positions `keys`, with the tags of the `original` plan. */
     public SparkPlan rows(SparkPlan exchange, Seq<Attribute> columns, List<?> keys, Function<Object, Object> decoder, SparkPlan original) {
         List<Expression> keyColumns = new ArrayList<>();
         for (Object index : keys) {
@@ -33,28 +33,28 @@ public final class ColumnarExchange {
     }
 
     /** Tags a leaf with the plan of its rows, if that plan exchanges columns. */
-    public void remember(LogicalPlan leaf, SparkPlan plan) {
-        if (columns(plan, null) > 0) {
+    public void tagLeaf(LogicalPlan leaf, SparkPlan plan) {
+        if (columnCount(plan, null) > 0) {
             leaf.setTagValue(ColumnsToRows.PLAN, plan);
         }
     }
 
-    /** Returns the number of columns exchanged by a stage of a plan, or by any stage if null; 0 if rows were exchanged. */
-    public int columns(SparkPlan plan, SparkPlan stage) {
+    /** Returns the number of columns that a stage of a plan exchanges (any stage if null); 0 if it exchanges rows. */
+    public int columnCount(SparkPlan plan, SparkPlan stage) {
         ColumnsToRows reader = reader(plan, stage);
         return reader == null ? 0 : reader.output().size();
     }
 
-    /** Returns measured statistics with other bytes and rows; -1 for unknown rows. */
+    /** Returns measured statistics with other bytes and rows; `rows` is -1 if their number is unknown. */
     public Statistics statistics(Statistics measured, long bytes, long rows) {
-        Option<BigInt> counted = rows < 0 ? Option.<BigInt>empty() : Option.apply(BigInt.apply(rows));
-        return new Statistics(BigInt.apply(bytes), counted, measured.attributeStats(), measured.isRuntime());
+        Option<BigInt> rowCount = rows < 0 ? Option.<BigInt>empty() : Option.apply(BigInt.apply(rows));
+        return new Statistics(BigInt.apply(bytes), rowCount, measured.attributeStats(), measured.isRuntime());
     }
 
     /** Returns the keys by which the rows of a stage are hashed. */
     public Seq<Expression> hashKeys(SparkPlan plan, ShuffleQueryStageExec stage) {
         ColumnsToRows reader = reader(plan, stage);
-        return reader == null ? ((Expression) (Object) ((SparkPlan) (Object) stage.shuffle()).outputPartitioning()).children() : reader.keys();
+        return reader == null ? ((Expression) (Object) ((SparkPlan) (Object) stage.shuffle()).outputPartitioning()).children() : reader.keys;
     }
 
     private static ColumnsToRows reader(SparkPlan plan, SparkPlan stage) {

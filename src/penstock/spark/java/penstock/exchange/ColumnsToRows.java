@@ -25,7 +25,7 @@ import scala.collection.immutable.Seq;
 import penstock.plans.Catalyst;
 import penstock.plans.PenstockOperator;
 
-/** Converts exchanged column batches to rows. Each row of its child is a batch of columns. */
+/** Converts exchanged column batches to rows. Each row of the child is a batch of columns. */
 public final class ColumnsToRows extends PenstockOperator {
     private static final long serialVersionUID = 1L;
     /** Tag of a leaf with the plan of its rows. */
@@ -33,7 +33,7 @@ public final class ColumnsToRows extends PenstockOperator {
 
     private final transient SparkPlan child;
     private final transient Seq<Attribute> columns;
-    private final transient Seq<Expression> keys;
+    final transient Seq<Expression> keys;
     private final transient Function<Object, Object> decoder;
 
     /**
@@ -61,8 +61,8 @@ public final class ColumnsToRows extends PenstockOperator {
         return child;
     }
 
-    /** Returns the bytes of the largest task's input, as written; 0 if unknown. */
-    public long largestPartition() {
+    /** Returns the bytes, as written, that the task with the largest input reads; 0 if unknown. */
+    public long largestPartitionBytes() {
         SparkPlan stage = child instanceof AQEShuffleReadExec ? ((AQEShuffleReadExec) child).child() : child;
         if (!(stage instanceof ShuffleQueryStageExec) || ((ShuffleQueryStageExec) stage).mapStats().isEmpty()) {
             return 0;
@@ -82,10 +82,6 @@ public final class ColumnsToRows extends PenstockOperator {
         return largest;
     }
 
-    Seq<Expression> keys() {
-        return keys;
-    }
-
     @Override
     public String productPrefix() {
         return "ColumnsToRows";
@@ -97,12 +93,13 @@ public final class ColumnsToRows extends PenstockOperator {
         return (RDD<InternalRow>) decoder.apply(Arrays.<Object>asList(child.execute(), columns));
     }
 
-    /** Translates the partitioning: batches are hashed by the number of the subpartition of their rows' keys. */
+    /** Returns the partitioning by the keys of the rows: a batch is hashed by a number that represents these keys. */
     @Override
     public Partitioning outputPartitioning() {
         Object partitioning = child.outputPartitioning();
         if (child instanceof AQEShuffleReadExec && ((AQEShuffleReadExec) child).isLocalRead()) {
-            return new UnknownPartitioning(((Partitioning) partitioning).numPartitions()); // it reports the partitioning of the exchange
+            // A local read divides rows by mapper, although it reports the partitioning of the exchange.
+            return new UnknownPartitioning(((Partitioning) partitioning).numPartitions());
         }
         if (partitioning instanceof CoalescedHashPartitioning) {
             CoalescedHashPartitioning merged = (CoalescedHashPartitioning) partitioning;

@@ -20,7 +20,7 @@ import penstock.plans.Catalyst;
 public final class HashedLayout {
     /**
      * Returns the hash partitioning of a plan (SparkPlan.outputPartitioning) in the columns of a leaf that replaces the
-     * plan; null if Spark reports none, or if a key is not among the columns.
+     * plan; null if Spark reports no hash partitioning, or if a key is not among the columns.
      */
     public Partitioning of(SparkPlan plan, Seq<Attribute> output) {
         List<Partitioning> layouts = new ArrayList<>();
@@ -34,27 +34,27 @@ public final class HashedLayout {
         return only.isEmpty() ? null : (Partitioning) only.get(0);
     }
 
-    private static void addHashed(Object layout, Seq<?> from, Seq<?> to, List<Partitioning> layouts) {
+    private static void addHashed(Object layout, Seq<?> planColumns, Seq<?> leafColumns, List<Partitioning> layouts) {
         if (layout instanceof PartitioningCollection) {
             for (Object part : Catalyst.each(((PartitioningCollection) layout).partitionings())) {
-                addHashed(part, from, to, layouts);
+                addHashed(part, planColumns, leafColumns, layouts);
             }
         } else if (layout instanceof HashPartitioning || layout instanceof CoalescedHashPartitioning) {
-            Object layoutOfLeaf = translate((Expression) layout, from, to);
+            Object layoutOfLeaf = translate((Expression) layout, planColumns, leafColumns);
             if (layoutOfLeaf != null) {
                 layouts.add((Partitioning) layoutOfLeaf);
             }
         }
     }
 
-    private static Expression translate(Expression expression, Seq<?> from, Seq<?> to) {
+    private static Expression translate(Expression expression, Seq<?> planColumns, Seq<?> leafColumns) {
         if (expression instanceof Attribute) {
-            int index = Catalyst.indexOf(expression, Catalyst.each(from));
-            return index < 0 ? null : (Expression) to.apply(index);
+            int index = Catalyst.indexOf(expression, Catalyst.each(planColumns));
+            return index < 0 ? null : (Expression) leafColumns.apply(index);
         }
         List<Expression> children = new ArrayList<>();
         for (Expression part : Catalyst.each(expression.children())) {
-            Expression child = translate(part, from, to);
+            Expression child = translate(part, planColumns, leafColumns);
             if (child == null) {
                 return null;
             }

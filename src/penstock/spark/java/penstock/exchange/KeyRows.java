@@ -21,21 +21,22 @@ import scala.jdk.javaapi.CollectionConverters;
 import penstock.plans.Catalyst;
 
 /**
- * The keys of a Bloom filter as rows, for a native engine that has no Bloom filters: it uses a semi join instead.
+ * The keys of a Bloom filter as rows, for a native engine, which uses a semi join instead of a Bloom filter.
  *
- * A tag of the filter's expression holds the number of the key set, and the broadcast relation of the keys, if any.
+ * A tag of the filter's expression has the number of the key set, the id of the broadcast relation with the keys, and
+ * the number of rows.
  */
 public final class KeyRows {
     private static final TreeNodeTag<Object> KEYS = new TreeNodeTag<Object>("penstock.key-rows");
 
-    /** Tags a Bloom filter expression; `broadcast` is -1 if the keys do not come from a broadcast relation. */
+    /** Tags a Bloom filter expression; `broadcast` is -1 if there is no broadcast relation with the keys. */
     public Expression tagged(Expression filter, long number, long broadcast, long rows) {
         filter.setTagValue(KEYS, Arrays.<Object>asList(number, broadcast, rows));
         return filter;
     }
 
-    /** Returns the arguments with which a filter was tagged: number, id of the broadcast relation, and rows; null without tag. */
-    public static List<?> keysOf(Expression filter) {
+    /** Returns the tag of a filter, the arguments `number`, `broadcast` and `rows` of `tagged`; null without tag. */
+    public static List<?> tagOf(Expression filter) {
         return filter.getTagValue(KEYS).isEmpty() ? null : (List<?>) filter.getTagValue(KEYS).get();
     }
 
@@ -49,7 +50,7 @@ public final class KeyRows {
     @SuppressWarnings({"rawtypes", "unchecked"}) // a function of objects
     public void writeRelation(HashedRelation relation, Seq<Expression> keys, Seq<Attribute> output, String path)
             throws Exception {
-        Function1 projection = UnsafeProjection.create(keys, output); // each key overwrites the previous one in memory
+        Function1 projection = UnsafeProjection.create(keys, output); // each key overwrites the previous key in memory
         ArrowFile.write(new RelationRows(relation).map(projection), schema(keys), path);
     }
 

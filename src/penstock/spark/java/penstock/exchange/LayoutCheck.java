@@ -22,39 +22,40 @@ import penstock.plans.Catalyst;
 public final class LayoutCheck {
     /** Returns the rows of an RDD; a task fails at the first row that belongs to another partition. */
     @SuppressWarnings("unchecked") // functions of objects: Janino generates no bridge methods
-    public RDD<Object> over(RDD<Object> rows, Partitioning layout, Seq<Attribute> columns, String claimant) {
+    public RDD<Object> over(RDD<Object> rows, Partitioning layout, Seq<Attribute> columns, String subject) {
         if (layout instanceof PartitioningCollection) {
             RDD<Object> checked = rows;
             for (Partitioning part : Catalyst.each(((PartitioningCollection) layout).partitionings())) {
-                checked = over(checked, part, columns, claimant);
+                checked = over(checked, part, columns, subject);
             }
             return checked;
         }
-        Object claim = new Claim(layout, columns, claimant);
-        return rows.toJavaRDD().mapPartitionsWithIndex((Function2<Integer, Iterator<Object>, Iterator<Object>>) claim, true).rdd();
+        Object check = new DeclaredLayout(layout, columns, subject);
+        return rows.toJavaRDD().mapPartitionsWithIndex((Function2<Integer, Iterator<Object>, Iterator<Object>>) check, true).rdd();
     }
 
-    private static final class Claim implements Function2<Object, Object, Object> {
+    /** Checks each row of a task against the declared layout, and returns the row. */
+    private static final class DeclaredLayout implements Function2<Object, Object, Object> {
         private static final long serialVersionUID = 1L;
 
         @SuppressWarnings("serial") // all expressions and all of Scala's sequences are serializable
-        private final Expression partition;
+        private final Expression subpartition;
         @SuppressWarnings("serial")
         private final Seq<Attribute> columns;
         /** The subpartitions of each task. */
         private final CoalescedBoundary[] spans;
-        private final String claim;
+        private final String declaration;
 
-        Claim(Partitioning layout, Seq<Attribute> columns, String claimant) {
+        DeclaredLayout(Partitioning layout, Seq<Attribute> columns, String subject) {
             CoalescedHashPartitioning merged = layout instanceof CoalescedHashPartitioning ? (CoalescedHashPartitioning) layout : null;
             HashPartitioning hashing = merged == null ? (HashPartitioning) layout : merged.from();
             spans = new CoalescedBoundary[merged == null ? hashing.numPartitions() : merged.partitions().size()];
             for (int i = 0; i < spans.length; i++) {
                 spans[i] = merged == null ? new CoalescedBoundary(i, i + 1) : (CoalescedBoundary) (Object) merged.partitions().apply(i);
             }
-            this.partition = hashing.partitionIdExpression();
+            this.subpartition = hashing.partitionIdExpression();
             this.columns = columns;
-            this.claim = claimant + " claims rows hashed by " + hashing.expressions().mkString(", ") + " into "
+            this.declaration = subject + " claims rows hashed by " + hashing.expressions().mkString(", ") + " into "
                     + hashing.numPartitions();
         }
 
@@ -62,10 +63,10 @@ public final class LayoutCheck {
         public Object call(Object index, Object rows) {
             final int task = ((Integer) index).intValue();
             if (task >= spans.length) {
-                throw new IllegalStateException(claim + ", read by " + spans.length + " tasks; there is a task " + task);
+                throw new IllegalStateException(declaration + ", read by " + spans.length + " tasks; there is a task " + task);
             }
             final Iterator<?> unchecked = (Iterator<?>) rows;
-            final MutableProjection projection = MutableProjection.create(Catalyst.seq(partition), columns);
+            final MutableProjection projection = MutableProjection.create(Catalyst.seq(subpartition), columns);
             return new Iterator<Object>() {
                 @Override
                 public boolean hasNext() {
@@ -85,7 +86,7 @@ public final class LayoutCheck {
         void check(int task, int subpartition) {
             CoalescedBoundary span = spans[task];
             if (subpartition < span.startReducerIndex() || subpartition >= span.endReducerIndex()) {
-                throw new IllegalStateException(claim + ", of which task " + task + " reads " + span.startReducerIndex() + " to "
+                throw new IllegalStateException(declaration + ", of which task " + task + " reads " + span.startReducerIndex() + " to "
                         + span.endReducerIndex() + "; it has a row of " + subpartition);
             }
         }

@@ -17,34 +17,31 @@ import penstock.plans.Catalyst;
 
 /** Aggregates the rows of a broadcast relation in the driver, without a query; see `filters.collect_relation_keys`. */
 public final class RelationAggregation {
-    /** Returns the results of bound aggregate functions over a broadcast relation; null if it is not a hashed relation. */
+    /** Returns the results of aggregate functions over a broadcast relation; null if it is not a hashed relation. */
     public InternalRow aggregate(Object relation, Seq<?> functions) {
         if (!(relation instanceof HashedRelation)) {
             return null;
         }
-        Column[] columns = new Column[functions.size()];
-        for (int i = 0; i < columns.length; i++) {
-            columns[i] = new Column((Expression) functions.apply(i));
+        Accumulator[] accumulators = new Accumulator[functions.size()];
+        for (int i = 0; i < accumulators.length; i++) {
+            accumulators[i] = new Accumulator((Expression) functions.apply(i));
         }
         for (Iterator<?> rows = new RelationRows((HashedRelation) relation); rows.hasNext();) {
             InternalRow row = (InternalRow) rows.next();
-            for (Column column : columns) {
-                column.update(row);
+            for (Accumulator accumulator : accumulators) {
+                accumulator.update(row);
             }
         }
-        Object[] values = new Object[columns.length];
-        for (int i = 0; i < columns.length; i++) {
-            values[i] = columns[i].value();
+        Object[] values = new Object[accumulators.length];
+        for (int i = 0; i < accumulators.length; i++) {
+            values[i] = accumulators[i].value();
         }
         return new GenericInternalRow(values);
     }
 
     /**
-     * Returns the bytes of a broadcast relation's rows, extrapolated from the first rows; the relation's own size counts its
-     * allocated memory pages. Returns -1 for unsupported relations.
-     *
-     * @param rows the number of rows
-     * @param maxMeasured the maximum number of rows to measure
+     * Returns the bytes of a broadcast relation with `rows` rows, extrapolated from its first `maxMeasured` rows. The
+     * size that the relation reports includes all allocated memory pages. Returns -1 for unsupported relations.
      */
     public long dataBytes(Object relation, long rows, long maxMeasured) {
         if (rows == 0) {
@@ -72,13 +69,14 @@ public final class RelationAggregation {
         return row instanceof UnsafeRow ? ((UnsafeRow) row).getSizeInBytes() : 8L * (row.numFields() + 1);
     }
 
-    private static final class Column {
+    /** The state of an aggregate function; for Min and Max, the result for the rows so far. */
+    private static final class Accumulator {
         private final Expression function;
         private final TypedImperativeAggregate<Object> typed;
         private Object state;
 
         @SuppressWarnings("unchecked")
-        Column(Expression function) {
+        Accumulator(Expression function) {
             this.function = function;
             this.typed = function instanceof TypedImperativeAggregate ? (TypedImperativeAggregate<Object>) function : null;
             this.state = typed == null ? null : typed.createAggregationBuffer();
@@ -91,18 +89,18 @@ public final class RelationAggregation {
             }
             Expression child = Catalyst.first(function);
             Object value = child.eval(row);
-            if (value != null && (state == null || precedes(child, value))) {
+            if (value != null && (state == null || replacesState(child, value))) {
                 state = InternalRow.copyValue(value);
             }
         }
 
-        private boolean precedes(Expression child, Object value) {
-            int order = TypeUtils.getInterpretedOrdering(child.dataType()).compare(value, state);
+        private boolean replacesState(Expression child, Object value) {
+            int comparison = TypeUtils.getInterpretedOrdering(child.dataType()).compare(value, state);
             if (function instanceof Min) {
-                return order < 0;
+                return comparison < 0;
             }
             if (function instanceof Max) {
-                return order > 0;
+                return comparison > 0;
             }
             throw new IllegalArgumentException("Cannot compute the aggregate function " + function);
         }

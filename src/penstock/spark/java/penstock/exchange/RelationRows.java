@@ -8,21 +8,22 @@ import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** All rows of a broadcast relation; each row may overwrite the previous one in memory. */
+/** All rows of a broadcast relation; each row may overwrite the previous row in memory. */
 public final class RelationRows extends AbstractIterator<Object> {
     private final HashedRelation relation;
-    /** Distinct keys, or rows with the number of their key; a relation with long keys only supports the former. */
-    private final Iterator<?> outer;
-    private final boolean hasKeys;
-    private Iterator<?> rows;
+    /** The distinct keys of a relation with long keys or no rows, as Spark cannot list its rows; else numbered rows. */
+    private final Iterator<?> keysOrRows;
+    private final boolean hasLongKeys;
+    /** For a relation with long keys, the rows of the current key. */
+    private Iterator<?> rowsOfKey;
 
     public RelationRows(HashedRelation relation) {
         this.relation = relation.asReadOnlyCopy();
-        hasKeys = relation instanceof LongHashedRelation;
-        outer = hasKeys || isEmpty(relation) ? this.relation.keys() : this.relation.valuesWithKeyIndex();
+        hasLongKeys = relation instanceof LongHashedRelation;
+        keysOrRows = hasLongKeys || isEmpty(relation) ? this.relation.keys() : this.relation.valuesWithKeyIndex();
     }
 
-    /** Whether a relation supports iteration; that of a NOT IN with nulls does not. */
+    /** Whether a relation supports iteration; the relation of a NOT IN with nulls does not. */
     public static boolean isSupported(Object relation) {
         String name = relation.getClass().getSimpleName();
         return relation instanceof LongHashedRelation || name.equals("UnsafeHashedRelation") || isEmpty(relation);
@@ -34,17 +35,17 @@ public final class RelationRows extends AbstractIterator<Object> {
 
     @Override
     public boolean hasNext() {
-        while (hasKeys && (rows == null || !rows.hasNext()) && outer.hasNext()) {
-            rows = relation.get((InternalRow) outer.next());
+        while (hasLongKeys && (rowsOfKey == null || !rowsOfKey.hasNext()) && keysOrRows.hasNext()) {
+            rowsOfKey = relation.get((InternalRow) keysOrRows.next());
         }
-        return hasKeys ? rows != null && rows.hasNext() : outer.hasNext();
+        return hasLongKeys ? rowsOfKey != null && rowsOfKey.hasNext() : keysOrRows.hasNext();
     }
 
     @Override
     public Object next() {
-        if (!hasKeys) {
-            return ((ValueRowWithKeyIndex) outer.next()).getValue();
+        if (!hasLongKeys) {
+            return ((ValueRowWithKeyIndex) keysOrRows.next()).getValue();
         }
-        return hasNext() ? rows.next() : outer.next();
+        return hasNext() ? rowsOfKey.next() : keysOrRows.next(); // throws at the end
     }
 }

@@ -25,19 +25,19 @@ import scala.Option;
 import penstock.bridge.Answer;
 import penstock.plans.Catalyst;
 
-/** The rows that the leaves of an executed plan have read, and their tasks; see `stage_figures.scanned_rows`. */
+/** The rows that the leaves of an executed plan have read, and their tasks; see `shuffle_statistics.scanned_rows`. */
 public final class ScanMetrics {
     /** Tag of a plan that replaces a scan: the scan's columns, and the rows that were read. */
     private static final TreeNodeTag<Object> SCAN = new TreeNodeTag<Object>("penstock.scan");
 
-    /** Records in a plan that it replaces a scan, and the rows that its tasks have read. */
+    /** Records that a plan replaces a scan, and how many rows the tasks of the plan have read. */
     public static void record(SparkPlan plan, SparkPlan scan, long rows) {
         plan.setTagValue(SCAN, facts(scan, rows, null));
     }
 
     /**
-     * Returns for each scan of an executed plan: its column ids, its output rows, and the rows that passed the filters
-     * directly above; null if these were not counted.
+     * Returns for each scan of an executed plan: its column ids, the number of its output rows, and the number of rows that
+     * passed the filters directly above the scan (null for a scan that a native engine has replaced).
      */
     public Object rows(SparkPlan plan) throws JsonProcessingException {
         List<Object> scans = new ArrayList<>();
@@ -45,6 +45,7 @@ public final class ScanMetrics {
         return Answer.of(scans);
     }
 
+    /** Adds the facts of scans; `passed` rows passed the filters directly above the plan, null if none were counted. */
     private static void collect(SparkPlan plan, Object passed, List<Object> scans) {
         Option<?> rows = plan.metrics().get("numOutputRows");
         if (plan.getTagValue(SCAN).isDefined()) {
@@ -71,27 +72,23 @@ public final class ScanMetrics {
     }
 
     private static Map<String, Object> facts(SparkPlan scan, Object rows, Object passed) {
-        return Answer.facts("columns", Catalyst.ids(scan.output()), "rows", rows, "kept", passed);
+        return Answer.facts("columns", Catalyst.ids(scan.output()), "rows", rows, "passed", passed);
     }
 
-    /**
-     * Returns the number of tasks that have read the leaves of an executed plan: those of each stage with its own leaf.
-     *
-     * @param tasks the tasks of the plan's last stage
-     */
+    /** Returns the number of tasks in all stages that contain a leaf; `tasks` is their number in the last stage. */
     public int tasks(SparkPlan plan, int tasks) {
         int total = tasks(plan, tasks, new HashSet<Object>());
         return total == 0 ? tasks : total;
     }
 
-    private int tasks(SparkPlan plan, int tasks, Set<Object> seen) {
+    private int tasks(SparkPlan plan, int tasks, Set<Object> visitedShuffles) {
         int total = 0;
         boolean hasOwnLeaf = false;
         for (Object leaf : Catalyst.each(plan.collectLeaves())) {
             if (leaf instanceof ShuffleQueryStageExec) {
                 ShuffleExchangeLike shuffle = ((ShuffleQueryStageExec) leaf).shuffle();
-                if (seen.add(shuffle.shuffleId())) {
-                    total += tasks((SparkPlan) (Object) ((Exchange) shuffle).child(), shuffle.numMappers(), seen);
+                if (visitedShuffles.add(shuffle.shuffleId())) {
+                    total += tasks((SparkPlan) (Object) ((Exchange) shuffle).child(), shuffle.numMappers(), visitedShuffles);
                 }
             } else if (!(leaf instanceof BroadcastQueryStageExec)) {
                 hasOwnLeaf = true;

@@ -20,7 +20,7 @@ import penstock.plans.Catalyst;
 
 /** The progress of Spark jobs; see `task_counts`. */
 public final class TaskCounts {
-    /** Returns, for the jobs of each tag, the tasks, bytes and rows of the stages that have started. */
+    /** Returns for each tag's jobs, over the started stages: finished tasks, all tasks, bytes read and rows read. */
     public Object of(SparkContext context, List<?> tags) throws JsonProcessingException {
         AppStatusStore store = context.statusStore();
         List<?> jobs = Catalyst.each(store.jobsList(null));
@@ -41,24 +41,24 @@ public final class TaskCounts {
     }
 
     private static List<Object> counts(AppStatusStore store, Set<Object> stages) {
-        long done = 0;
-        long total = 0;
+        long finishedTasks = 0;
+        long allTasks = 0;
         long bytes = 0;
         long rows = 0;
         for (Object id : stages) {
             StageData stage;
             try {
                 stage = store.lastStageAttempt(((Integer) id).intValue());
-            } catch (NoSuchElementException removed) {
+            } catch (NoSuchElementException removed) { // the store retains a limited number of stages
                 continue;
             }
             if (stage.submissionTime().isDefined()) { // otherwise the stage is skipped or has not started
-                done += stage.numCompleteTasks();
-                total += stage.numTasks();
+                finishedTasks += stage.numCompleteTasks();
+                allTasks += stage.numTasks();
                 bytes += stage.inputBytes() + stage.shuffleReadBytes();
                 rows += stage.inputRecords() + stage.shuffleReadRecords();
             }
         }
-        return Arrays.<Object>asList(done, total, bytes, rows);
+        return Arrays.<Object>asList(finishedTasks, allTasks, bytes, rows);
     }
 }

@@ -33,7 +33,7 @@ import penstock.plans.Catalyst;
 /** Prunes row groups of Parquet files by the statistics in their footers; see `parquet.row_group_fraction`. */
 public final class RowGroups {
     /** Longer IN lists are pushed down as their bounds. */
-    private static final int IN_VALUES = 10;
+    private static final int MAX_IN_VALUES = 10;
 
     private static final List<RowGroupFilter.FilterLevel> BY_STATISTICS =
             Collections.singletonList(RowGroupFilter.FilterLevel.STATISTICS);
@@ -42,7 +42,7 @@ public final class RowGroups {
             new RebaseDateTime.RebaseSpec(LegacyBehaviorPolicy.CORRECTED(), Option.empty());
 
     /** Returns the fraction of row groups that may contain rows matching the conditions; 1 if nothing is pushed down. */
-    public double fractionLeft(SparkSession session, Seq<?> paths, Seq<?> conditions)
+    public double matchFraction(SparkSession session, Seq<?> paths, Seq<?> conditions)
             throws IOException, ReflectiveOperationException {
         List<Object> pushed = new ArrayList<>();
         for (Object condition : Catalyst.each(conditions)) {
@@ -53,7 +53,7 @@ public final class RowGroups {
         }
         Configuration hadoop = session.sessionState().newHadoopConf();
         long groups = 0;
-        long left = 0;
+        long matching = 0;
         for (Object path : Catalyst.each(paths)) {
             ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(new Path((String) path), hadoop));
             try {
@@ -63,20 +63,20 @@ public final class RowGroups {
                 }
                 List<BlockMetaData> blocks = reader.getFooter().getBlocks();
                 groups += blocks.size();
-                left += RowGroupFilter.filterRowGroups(BY_STATISTICS, FilterCompat.get(predicate), blocks, reader).size();
+                matching += RowGroupFilter.filterRowGroups(BY_STATISTICS, FilterCompat.get(predicate), blocks, reader).size();
             } finally {
                 reader.close();
             }
         }
-        return groups == 0 ? 1.0 : (double) left / groups;
+        return groups == 0 ? 1.0 : (double) matching / groups;
     }
 
     /** Returns the predicate that Spark would push down to Parquet; null if it would push down nothing. */
     private static FilterPredicate predicate(List<?> pushed, MessageType schema) throws ReflectiveOperationException {
         Constructor<?> constructor = ParquetFilters.class.getConstructors()[0];
         List<Object> arguments = new ArrayList<>();
-        arguments.addAll(Arrays.asList(new Object[] {schema, true, true, true, true, IN_VALUES, false, CORRECTED}));
-        while (arguments.size() < constructor.getParameterCount()) { // Spark 4.3 has another parameter
+        arguments.addAll(Arrays.asList(new Object[] {schema, true, true, true, true, MAX_IN_VALUES, false, CORRECTED}));
+        while (arguments.size() < constructor.getParameterCount()) { // Spark 4.3 has an additional parameter
             arguments.add(Option.empty());
         }
         ParquetFilters filters = (ParquetFilters) constructor.newInstance(arguments.toArray());

@@ -24,7 +24,7 @@ import penstock.plans.Catalyst;
 
 /** Partitions of a catalog table, identified by the standard folders of their values. */
 public final class TablePartitions {
-    /** Returns the standard folders of all partitions, relative to the table, and those of partitions stored elsewhere. */
+    /** Returns the standard folders, relative to the table, of all partitions and of those stored elsewhere. */
     public Object folders(SessionCatalog catalog, CatalogTable table, Path folder, FileSystem files)
             throws JsonProcessingException {
         List<Object> names = new ArrayList<>();
@@ -45,21 +45,12 @@ public final class TablePartitions {
         return Answer.of(Answer.facts("folders", names, "elsewhere", elsewhere));
     }
 
-    /** Returns the values of partitions from their folders, which are lines of a text. */
-    public Seq<?> values(String folders) {
-        return parsed(folders, false);
-    }
-
-    /** Returns the values of partitions like `values`, each with an empty option: the standard location. */
-    public Seq<?> valuesAndLocations(String folders) {
-        return parsed(folders, true);
-    }
-
-    private static Seq<?> parsed(String folders, boolean hasLocation) {
+    /** Returns the partition values of folders (lines); if `withLocation`, each as a pair with an empty location. */
+    public Seq<?> values(String folders, boolean withLocation) {
         List<Object> partitions = new ArrayList<>();
         for (String folder : folders.split("\n")) { // Spark escapes newlines in folder names
             Object values = PartitioningUtils.parsePathFragment(folder);
-            partitions.add(hasLocation ? new Tuple2<Object, Object>(values, Option.empty()) : values);
+            partitions.add(withLocation ? new Tuple2<Object, Object>(values, Option.empty()) : values);
         }
         return PythonUtils.toSeq(partitions);
     }

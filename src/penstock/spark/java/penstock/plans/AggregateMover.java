@@ -21,14 +21,14 @@ import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import penstock.bridge.Answer;
 import penstock.bridge.ScalaValues;
 
-/** Pushes a partial aggregate below joins (eager aggregation); see `early_sums`. */
+/** Pushes a partial aggregate below joins (eager aggregation); see `pre_aggregation`. */
 public final class AggregateMover {
-    private static final double UNKNOWN = Long.MAX_VALUE / 2;
-    private static final List<String> FIELDS = Arrays.asList("groupingExpressions aggregateExpressions child".split(" "));
+    private static final double UNKNOWN_BYTES = Long.MAX_VALUE / 2; // Spark estimates Long.MAX_VALUE without statistics
+    private static final List<String> FIELDS = Arrays.asList("groupingExpressions aggregateExpressions child".split(" ")); // of Aggregate
 
     /**
-     * Returns, for each table that can be joined after the partial aggregate: facts, the table, the largest of the other
-     * tables, and the new plan. Returns null if there is no such table.
+     * Returns, for each table that can be joined after a partial aggregate of the other tables: facts, the table, the
+     * largest of the other tables (by rows), and the new plan. Returns null if there is no such table.
      */
     public Answer find(Aggregate aggregate) throws Exception {
         List<Expression> groups = new ArrayList<>(Catalyst.each(aggregate.groupingExpressions()));
@@ -47,12 +47,13 @@ public final class AggregateMover {
             LogicalPlan table = JoinTree.unfilteredTable(relation);
             List<Attribute> keys = table == null ? null : tree.keys(relation);
             LogicalPlan others = keys == null || keys.isEmpty() ? null : tree.without(relation);
-            EarlySums sums = others == null ? null : EarlySums.of(groups, results, keys, tree, relation, others);
-            if (sums == null) {
+            JoinPreAggregation preAggregation = others == null ? null
+                    : JoinPreAggregation.of(groups, results, keys, tree, relation, others);
+            if (preAggregation == null) {
                 continue;
             }
-            Map<String, Object> facts = Answer.facts("rows", rows(table), "bytes", bytes(table), "keys", sums.names(),
-                    "bounds", sums.bounds);
+            Map<String, Object> facts = Answer.facts("rows", rows(table), "bytes", bytes(table),
+                    "keys", preAggregation.names(), "bounds", preAggregation.bounds);
             List<Object> inputs = new ArrayList<>();
             LogicalPlan largest = null;
             for (LogicalPlan other : tree.relations) {
@@ -60,40 +61,40 @@ public final class AggregateMover {
                     List<Expression> conditions = new ArrayList<>();
                     LogicalPlan otherTable = JoinTree.table(other, conditions);
                     largest = largest == null || rows(otherTable) > rows(largest) ? otherTable : largest;
-                    inputs.add(Answer.facts("rows", rows(otherTable), "conditions", kinds(conditions)));
+                    inputs.add(Answer.facts("rows", rows(otherTable), "conditions", conditionFacts(conditions)));
                 }
             }
             facts.put("read", inputs);
             candidates.add(facts);
             handles.add(table);
             handles.add(largest);
-            LogicalPlan partial = copied(aggregate, sums.groups(), sums.results(), others);
-            handles.add(copied(aggregate, groups, sums.merged(results), tree.joined(partial, relation)));
+            LogicalPlan partial = copied(aggregate, preAggregation.groups(), preAggregation.results(), others);
+            handles.add(copied(aggregate, groups, preAggregation.merged(results), tree.joined(partial, relation)));
         }
         return candidates.isEmpty() ? null : Answer.of(candidates, handles);
     }
 
-    /** Returns the kind of each condition, and the columns that it refers to. */
-    private static List<Object> kinds(List<Expression> conditions) {
-        List<Object> kinds = new ArrayList<>();
+    /** Returns the kind and the columns of each condition. */
+    private static List<Object> conditionFacts(List<Expression> conditions) {
+        List<Object> facts = new ArrayList<>();
         for (Expression condition : conditions) {
-            kinds.add(Answer.facts("kind", Catalyst.name(condition), "columns", Catalyst.ids(condition.references().toSeq())));
+            facts.add(Answer.facts("kind", Catalyst.name(condition), "columns", Catalyst.ids(condition.references().toSeq())));
         }
-        return kinds;
+        return facts;
     }
 
-    /** Whether Spark has a size estimate for each table: it assumes the largest size for a table without estimate. */
+    /** Whether Spark has a size estimate for each table: without an estimate, Spark assumes the largest size. */
     private static boolean areSized(JoinTree tree) {
         for (LogicalPlan relation : tree.relations) {
             LogicalPlan table = JoinTree.table(relation, new ArrayList<>());
-            if (table != null && bytes(table) >= UNKNOWN) {
+            if (table != null && bytes(table) >= UNKNOWN_BYTES) {
                 return false;
             }
         }
         return true;
     }
 
-    /** Returns the estimated rows of a table: from Spark's statistics, or else from the size of its files. */
+    /** Returns the estimated rows of a table: from Spark's statistics, or else from its estimated size. */
     private static double rows(LogicalPlan table) {
         Statistics statistics = table.stats();
         return statistics.rowCount().isDefined() ? Double.parseDouble(String.valueOf(statistics.rowCount().get()))
@@ -104,15 +105,14 @@ public final class AggregateMover {
         return table.stats().sizeInBytes().doubleValue();
     }
 
-    private static LogicalPlan copied(Aggregate old, List<?> groups, List<?> results, LogicalPlan child) throws Exception {
-        List<Object> values = new ArrayList<>();
-        values.add(PythonUtils.toSeq(groups));
-        values.add(PythonUtils.toSeq(results));
-        values.add(child);
-        return (LogicalPlan) new ScalaValues().copied(old, PythonUtils.toSeq(FIELDS), PythonUtils.toSeq(values));
+    private static LogicalPlan copied(Aggregate original, List<?> groups, List<?> results, LogicalPlan child)
+            throws Exception {
+        ScalaValues values = new ScalaValues();
+        return (LogicalPlan) values.copied(original, PythonUtils.toSeq(FIELDS),
+                values.seq(PythonUtils.toSeq(groups), PythonUtils.toSeq(results), child));
     }
 
-    /** Inlines projections into the expressions above them; returns the plan below, null if that would change values. */
+    /** Inlines projections into `groups` and `results`; returns the plan below, null if that would change values. */
     private static LogicalPlan inlineProjections(LogicalPlan top, List<Expression> groups, List<Expression> results) {
         LogicalPlan plan = top;
         while (plan instanceof Project) {
@@ -130,10 +130,11 @@ public final class AggregateMover {
             }
             for (int i = 0; i < results.size(); i++) {
                 Object result = results.get(i);
-                NamedExpression old = (NamedExpression) result;
+                NamedExpression column = (NamedExpression) result;
                 Expression inlined = inline((Expression) result, aliases);
-                boolean isSame = inlined instanceof NamedExpression && ((NamedExpression) inlined).exprId().equals(old.exprId());
-                results.set(i, isSame ? inlined : EarlySums.alias(inlined, old));
+                boolean hasSameId = inlined instanceof NamedExpression
+                        && ((NamedExpression) inlined).exprId().equals(column.exprId());
+                results.set(i, hasSameId ? inlined : JoinPreAggregation.alias(inlined, column));
             }
             plan = ((Project) plan).child();
         }

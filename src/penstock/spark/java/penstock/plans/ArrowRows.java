@@ -24,28 +24,26 @@ import scala.collection.immutable.Seq;
  * Only some operators of Spark are supported. Any other operator may run any function, on rows of any size.
  */
 public final class ArrowRows {
-    /** The size of a row with a column of variable width, such as a string or a list. */
+    /** The size of a row whose bytes have no limit, as with a string or list column, or of an unsupported operator. */
     private static final int NO_BOUND = -1;
     private static final List<String> MAPS = Arrays.asList("MapInArrow", "MapInPandas");
     private static final String EVAL_PYTHON = "ArrowEvalPython";
     private static final Set<String> WITHOUT_PYTHON = Catalyst.words("Project Filter Generate Expand Sample Aggregate Window "
             + "WindowGroupLimit Join Union Sort GlobalLimit LocalLimit Offset Repartition RepartitionByExpression RebalancePartitions "
             + "Range LocalRelation OneRowRelation");
-    private static final Set<String> RELATIONS = Catalyst.words("HadoopFsRelation JDBCRelation");
+    private static final Set<String> RELATIONS = Catalyst.words("HadoopFsRelation JDBCRelation"); // read without Python
     private static final Map<String, Object> BYTES = Catalyst.pairs("Boolean 1 Byte 1 Short 2 Integer 4 Float 4 Date 4 "
             + "YearMonthInterval 4 Long 8 Double 8 Timestamp 8 TimestampNTZ 8 DayTimeInterval 8 Decimal 16");
 
     /**
      * Returns the maximum bytes of a row that a Python function of a plan receives: 0 if the plan has no such function, -1
-     * if a row is unbounded or an operator is not supported.
-     *
-     * @param materialized the ids of RDDs whose rows are materialized, separated by spaces
+     * if a row is unbounded or an operator is not supported. `boundedRdds` are the ids of RDDs whose rows are bounded.
      */
-    public int maxRowBytes(LogicalPlan plan, String materialized) {
-        Set<String> rdds = Catalyst.words(materialized);
+    public int maxRowBytes(LogicalPlan plan, String boundedRdds) {
+        Set<String> rddIds = Catalyst.words(boundedRdds);
         int maxRowBytes = 0;
         for (LogicalPlan node : Catalyst.nodes(plan)) {
-            int bytes = ownBytes(node, rdds);
+            int bytes = operatorRowBytes(node, rddIds);
             if (bytes == NO_BOUND) {
                 return NO_BOUND;
             }
@@ -54,25 +52,26 @@ public final class ArrowRows {
         return maxRowBytes;
     }
 
-    /** Returns the maximum bytes for an operator without its inputs. */
-    private static int ownBytes(LogicalPlan plan, Set<String> materialized) {
+    /** Returns the maximum bytes of a row for the functions of an operator, without those of its inputs. */
+    private static int operatorRowBytes(LogicalPlan plan, Set<String> boundedRdds) {
         String name = Catalyst.name(plan);
         boolean hasFunctions = MAPS.contains(name) || name.equals(EVAL_PYTHON);
-        for (Expression part : Catalyst.parts(plan.expressions())) { // subqueries, and functions that are not evaluated here
+        // Not supported: subqueries, and other Python functions than those of MAPS and EVAL_PYTHON.
+        for (Expression part : Catalyst.parts(plan.expressions())) {
             boolean isFunction = part instanceof PythonFuncExpression;
             if (part instanceof PlanExpression || isFunction && !(hasFunctions && part instanceof PythonUDF)) {
                 return NO_BOUND;
             }
         }
         if (hasFunctions) {
-            return width(plan, name);
+            return argumentBytes(plan, name);
         }
-        return WITHOUT_PYTHON.contains(name) || isSupportedLeaf(plan, materialized) ? 0 : NO_BOUND;
+        return WITHOUT_PYTHON.contains(name) || isSupportedLeaf(plan, boundedRdds) ? 0 : NO_BOUND;
     }
 
-    private static boolean isSupportedLeaf(LogicalPlan plan, Set<String> materialized) {
+    private static boolean isSupportedLeaf(LogicalPlan plan, Set<String> boundedRdds) {
         if (plan instanceof LogicalRDD) {
-            return materialized.contains(String.valueOf(((LogicalRDD) plan).rdd().id()));
+            return boundedRdds.contains(String.valueOf(((LogicalRDD) plan).rdd().id()));
         }
         if (plan instanceof LogicalQueryStage) { // the relation is in the driver and is not computed again
             return ((LogicalQueryStage) plan).physicalPlan() instanceof BroadcastQueryStageExec;
@@ -81,22 +80,22 @@ public final class ArrowRows {
                 && RELATIONS.contains(((LogicalRelation) plan).relation().getClass().getSimpleName());
     }
 
-    private static int width(LogicalPlan plan, String name) {
+    private static int argumentBytes(LogicalPlan plan, String name) {
         List<Expression> columns = new ArrayList<>();
         if (name.equals(EVAL_PYTHON)) {
             addArguments((Seq<?>) plan.productElement(0), columns);
         } else {
             columns.addAll(Catalyst.each(Catalyst.onlyChild(plan).output()));
         }
-        int width = 0;
+        int rowBytes = 0;
         for (Expression column : columns) {
             Object bytes = BYTES.get(column.dataType().getClass().getSimpleName().replace("$", "").replace("Type", ""));
             if (bytes == null) {
                 return NO_BOUND;
             }
-            width += Integer.parseInt((String) bytes) + 1; // one byte more for the null flag
+            rowBytes += Integer.parseInt((String) bytes) + 1; // one byte for the null flag
         }
-        return Math.max(width, 1); // a row without columns still takes part in the row count
+        return Math.max(rowBytes, 1); // 0 would mean that the plan has no Python function
     }
 
     /** Adds the arguments of functions; a nested function is sent with its own arguments. */

@@ -20,7 +20,7 @@ import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
 /**
- * Tables that are partitioned by the keys of a join or an aggregation, so that Spark needs no shuffle for them.
+ * Tables that are partitioned by the keys of a join, aggregation or window, so that Spark needs no shuffle for them.
  *
  * They are written with bucketBy, or report their partitioning (such as Iceberg tables).
  */
@@ -28,7 +28,7 @@ public final class BucketedTables {
     public static final String REASON = "its tables are bucketed by its keys, which saves a shuffle";
 
     /** Whether Spark saves a shuffle in a part of a plan because its tables are bucketed by the keys. */
-    public static boolean saveShuffle(LogicalPlan plan) {
+    public static boolean savesShuffle(LogicalPlan plan) {
         for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
             if (isUsed(node)) {
                 return true;
@@ -47,7 +47,7 @@ public final class BucketedTables {
         return plan instanceof Window && arePartitionedBy(Catalyst.each(((Window) plan).partitionSpec()), ((Window) plan).child());
     }
 
-    /** A side that is small by Spark's estimate is broadcast; then the partitioning of the other side is irrelevant. */
+    /** Whether a join uses such a table: not if Spark estimates a side to be small, so that it broadcasts the side. */
     private static boolean isUsed(Join join) {
         Option<?> condition = join.condition();
         if (condition.isEmpty() || isSmall(join.left()) || isSmall(join.right())) {
@@ -77,7 +77,7 @@ public final class BucketedTables {
         return !columns.isEmpty();
     }
 
-    /** Returns the columns that a table is partitioned by; none if it is not, or if one of these is not read. */
+    /** Returns the columns that a table is partitioned by; empty if there are none or not all are read. */
     private static List<Attribute> partitionColumns(LogicalPlan leaf) {
         List<Attribute> columns = new ArrayList<>();
         if (Catalyst.fileRelation(leaf) != null) {

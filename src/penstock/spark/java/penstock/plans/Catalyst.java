@@ -43,7 +43,7 @@ public final class Catalyst {
     }
 
     /** Returns the children of a plan and the plans of its subqueries. */
-    public static List<LogicalPlan> below(LogicalPlan plan) {
+    public static List<LogicalPlan> childrenAndSubqueries(LogicalPlan plan) {
         List<LogicalPlan> plans = new ArrayList<>(each(plan.children()));
         plans.addAll(each(plan.subqueries()));
         return plans;
@@ -63,7 +63,7 @@ public final class Catalyst {
     public static List<LogicalPlan> withSubqueries(LogicalPlan plan) {
         List<LogicalPlan> plans = new ArrayList<>();
         plans.add(plan);
-        for (LogicalPlan child : below(plan)) {
+        for (LogicalPlan child : childrenAndSubqueries(plan)) {
             plans.addAll(withSubqueries(child));
         }
         return plans;
@@ -115,7 +115,7 @@ public final class Catalyst {
     }
 
     public static Alias alias(Expression value, String name, ExprId id) {
-        return new Alias(value, name, id, Catalyst.<String>none(), Option.empty(), Catalyst.<String>none());
+        return new Alias(value, name, id, Catalyst.<String>emptySeq(), Option.empty(), Catalyst.<String>emptySeq());
     }
 
     /** Returns the relation of a plan that scans files, null for other plans. */
@@ -124,7 +124,7 @@ public final class Catalyst {
         return relation instanceof HadoopFsRelation ? (HadoopFsRelation) relation : null;
     }
 
-    public static <T> Seq<T> none() {
+    public static <T> Seq<T> emptySeq() {
         return PythonUtils.toSeq(Collections.<T>emptyList());
     }
 

@@ -14,15 +14,15 @@ public final class ExchangeCount {
     /** The cost of a broadcast relative to an exchange (measured with TPC-DS at scale 0.1). */
     private static final double BROADCAST = 0.25;
 
-    /** Returns the exchanges of an optimised plan and its subqueries; a broadcast counts as a fraction of one. */
+    /** Returns the number of exchanges of an optimized plan and its subqueries; a broadcast counts as a fraction. */
     public double of(LogicalPlan plan, SparkSession session) {
         return count(plan, false, session.sessionState().conf());
     }
 
     private static double count(LogicalPlan plan, boolean isLimited, SQLConf conf) {
-        double exchanges = ownExchanges(plan, isLimited, conf);
+        double exchanges = operatorExchanges(plan, isLimited, conf);
         for (LogicalPlan child : Catalyst.each(plan.children())) {
-            exchanges += count(child, plan instanceof GlobalLimit || (isLimited && isNarrow(plan)), conf);
+            exchanges += count(child, plan instanceof GlobalLimit || (isLimited && passesLimit(plan)), conf);
         }
         for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
             exchanges += count(subquery, false, conf);
@@ -30,7 +30,7 @@ public final class ExchangeCount {
         return exchanges;
     }
 
-    private static double ownExchanges(LogicalPlan plan, boolean isLimited, SQLConf conf) {
+    private static double operatorExchanges(LogicalPlan plan, boolean isLimited, SQLConf conf) {
         if (plan instanceof Join) {
             return isShuffled((Join) plan, conf) ? 1 : BROADCAST;
         }
@@ -38,8 +38,8 @@ public final class ExchangeCount {
         return sorts || plan instanceof Aggregate || plan instanceof Window ? 1 : 0;
     }
 
-    /** Whether a limit above a plan also limits its child: a sort below it then keeps the first rows of each task. */
-    private static boolean isNarrow(LogicalPlan plan) {
+    /** Whether a limit above a plan also limits its child: a sort below a limit keeps the first rows of each task. */
+    private static boolean passesLimit(LogicalPlan plan) {
         return Catalyst.name(plan).equals("LocalLimit") || Catalyst.name(plan).equals("Project");
     }
 

@@ -16,21 +16,22 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import scala.collection.immutable.Seq;
 
 /**
- * Keys of expressions: two keys are equal if and only if the expressions compute the same value of the same columns.
+ * Keys of expressions: keys of deterministic expressions are equal if and only if their canonical forms are equal.
  *
  * Spark's text of an expression is ambiguous: it elides long argument lists, prints string literals without quotes, and
  * omits the plans of subqueries. So a key is the text with a number, and equal expressions (`canonicalized`, `equals`)
- * share a number. A number is valid as long as an expression that has it is reachable: each refers to the canonical
- * expression of the number. Numbers are never reused.
+ * share a number. A number is valid as long as an expression with this number is reachable: each such expression refers to
+ * the canonical expression of the number. Numbers are never reused.
  */
 public final class ExpressionKeys {
-    private static final Map<Object, Object> NUMBERS = new WeakHashMap<>();
+    private static final Map<Object, Object> NUMBERS = new WeakHashMap<>(); // by canonical expression
     private static final TreeNodeTag<Object> BY_POSITION = new TreeNodeTag<Object>("penstock.by-position");
     private static final TreeNodeTag<Object> CANONICAL = new TreeNodeTag<Object>("penstock.canonical");
-    /** Distinguishes positions from column ids, which contain the id of their JVM. */
+    /** The JVM id of an ExprId whose number is the position of an input column; columns have the id of a real JVM. */
     private static final UUID NO_JVM = new UUID(0, 0);
-    private static long last;
+    private static long lastNumber;
 
+    /** A number and the canonical expression that it identifies. */
     private static final class Numbered {
         final long number;
         final WeakReference<Object> canonical;
@@ -54,7 +55,7 @@ public final class ExpressionKeys {
             ids.add(column.exprId());
         }
         Expression normalized = normalized(expression, ids);
-        expression.setTagValue(BY_POSITION, normalized); // keeps its number valid
+        expression.setTagValue(BY_POSITION, normalized); // so that the number of `normalized` remains valid
         return of(normalized);
     }
 
@@ -74,7 +75,7 @@ public final class ExpressionKeys {
         Numbered numbered = canonical.deterministic() ? (Numbered) NUMBERS.get(canonical) : null;
         Object representative = numbered == null ? null : numbered.canonical.get();
         if (representative == null) { // unknown, or just garbage-collected
-            numbered = new Numbered(++last, canonical);
+            numbered = new Numbered(++lastNumber, canonical);
             representative = canonical;
             NUMBERS.put(canonical, numbered);
         }

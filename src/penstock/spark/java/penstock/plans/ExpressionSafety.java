@@ -18,14 +18,14 @@ import scala.collection.immutable.Seq;
 
 /** Decides which expressions cannot raise an error on any row. Unsupported expressions and types count as unsafe. */
 public final class ExpressionSafety {
-    /** Expressions that return a value or null for all inputs. */
+    /** Expressions that return a value or null for all values of their children. */
     private static final Set<String> SAFE = Catalyst.words("AttributeReference Literal Alias And Or Not EqualTo EqualNullSafe LessThan "
             + "LessThanOrEqual GreaterThan GreaterThanOrEqual In InSet IsNull IsNotNull IsNaN If CaseWhen Coalesce "
             + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
             + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
-            + "UnscaledValue MakeDecimal " // the optimiser uses them for sums that fit the type
-            + "Empty2Null " // of partition columns
+            + "UnscaledValue MakeDecimal " // the optimizer uses these two for sums that fit their type
+            + "Empty2Null " // Spark applies it to partition columns
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
             + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
@@ -34,7 +34,9 @@ public final class ExpressionSafety {
             + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
             + "Inline Stack ReplicateRows");
 
-    private static final int[] DIGITS = {3, 5, 10, 20};
+    /** Digits of the integer types by DecimalType.forType, in the order of `NumericTypes.INTEGERS`. */
+    private static final int[] INTEGER_DIGITS = {3, 5, 10, 20};
+    /** Types between which every cast either cannot fail or fails only in ANSI mode. */
     private static final Set<String> CONVERTIBLE = Catalyst.words("tinyint smallint int bigint float double boolean string date");
 
     /** Whether none of the expressions can raise an error. */
@@ -53,74 +55,74 @@ public final class ExpressionSafety {
             return caseCannotFail((CaseWhen) expression);
         }
         String name = Catalyst.name(expression);
-        boolean safe = SAFE.contains(name);
+        boolean isSafe = SAFE.contains(name);
         if (expression instanceof Cast) {
-            safe = castCannotFail((Cast) expression);
+            isSafe = castCannotFail((Cast) expression);
         } else if (expression instanceof BinaryArithmetic) {
-            safe = arithmeticCannotFail((BinaryArithmetic) expression, name);
+            isSafe = arithmeticCannotFail((BinaryArithmetic) expression, name);
         } else if (expression instanceof Like) {
             Like like = (Like) expression;
-            safe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
+            isSafe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
         } else if (name.equals("Sum") || name.equals("Average")) {
-            safe = cannotOverflow(expression);
+            isSafe = cannotOverflow(expression);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
-            safe = NumericTypes.isFloating(expression.dataType()) || expression.dataType() instanceof DecimalType;
+            isSafe = NumericTypes.isFloating(expression.dataType()) || expression.dataType() instanceof DecimalType;
         } else if (name.equals("SpecifiedWindowFrame")) { // bounds of a RANGE frame are sums, which may overflow
-            safe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
+            isSafe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
                     && !(Catalyst.last(expression) instanceof Literal);
-        } else if (expression instanceof StaticInvoke) { // of CHAR(n)
-            safe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
+        } else if (expression instanceof StaticInvoke) { // pads a CHAR(n)
+            isSafe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
         }
-        return safe && cannotFail(expression.children());
+        return isSafe && cannotFail(expression.children());
     }
 
     private static boolean castCannotFail(Cast cast) {
-        String from = Catalyst.type(cast.child());
-        String to = Catalyst.type(cast);
+        String sourceName = Catalyst.type(cast.child());
+        String targetName = Catalyst.type(cast);
         DataType source = cast.child().dataType();
-        if (from.equals(to) || from.equals("void")) {
+        if (sourceName.equals(targetName) || sourceName.equals("void")) {
             return true;
         }
         if (cast.dataType() instanceof DecimalType) {
-            int room = ((DecimalType) cast.dataType()).precision() - ((DecimalType) cast.dataType()).scale();
+            int integerDigits = ((DecimalType) cast.dataType()).precision() - ((DecimalType) cast.dataType()).scale();
             if (source instanceof DecimalType) {
                 DecimalType decimal = (DecimalType) source;
-                boolean keepsScale = ((DecimalType) cast.dataType()).scale() >= decimal.scale();
-                return keepsScale && room >= decimal.precision() - decimal.scale();
+                boolean retainsScale = ((DecimalType) cast.dataType()).scale() >= decimal.scale();
+                return retainsScale && integerDigits >= decimal.precision() - decimal.scale();
             }
-            return NumericTypes.isInteger(source) && room >= DIGITS[NumericTypes.INTEGERS.indexOf(from)];
+            return NumericTypes.isInteger(source) && integerDigits >= INTEGER_DIGITS[NumericTypes.INTEGERS.indexOf(sourceName)];
         }
         if (source instanceof DecimalType) {
-            return NumericTypes.isFloating(cast.dataType()) || to.equals("string");
+            return NumericTypes.isFloating(cast.dataType()) || targetName.equals("string");
         }
-        if (!CONVERTIBLE.contains(from) || !CONVERTIBLE.contains(to)) {
+        if (!CONVERTIBLE.contains(sourceName) || !CONVERTIBLE.contains(targetName)) {
             return false;
         }
         boolean isInteger = NumericTypes.isInteger(source);
-        boolean widens = isInteger && NumericTypes.INTEGERS.indexOf(to) > NumericTypes.INTEGERS.indexOf(from);
-        boolean floats = NumericTypes.isFloating(cast.dataType()) && (isInteger || NumericTypes.isFloating(source));
-        return widens || floats || to.equals("string") || !cast.ansiEnabled();
+        boolean isWidened = isInteger && NumericTypes.INTEGERS.indexOf(targetName) > NumericTypes.INTEGERS.indexOf(sourceName);
+        boolean becomesFloating = NumericTypes.isFloating(cast.dataType()) && (isInteger || NumericTypes.isFloating(source));
+        return isWidened || becomesFloating || targetName.equals("string") || !cast.ansiEnabled();
     }
 
     private static boolean arithmeticCannotFail(BinaryArithmetic operation, String name) {
         DataType result = operation.dataType();
         DataType left = Catalyst.first(operation).dataType();
         Expression right = Catalyst.last(operation);
-        boolean decimal = result instanceof DecimalType;
-        if (!decimal && !NumericTypes.isFloating(result) && !NumericTypes.isInteger(result)) {
+        boolean isDecimal = result instanceof DecimalType;
+        if (!isDecimal && !NumericTypes.isFloating(result) && !NumericTypes.isInteger(result)) {
             return false;
         }
-        boolean divides = Catalyst.words("Divide IntegralDivide Remainder Pmod").contains(name);
-        if (!divides && !Catalyst.words("Add Subtract Multiply").contains(name)) {
+        boolean isDivision = Catalyst.words("Divide IntegralDivide Remainder Pmod").contains(name);
+        if (!isDivision && !Catalyst.words("Add Subtract Multiply").contains(name)) {
             return false;
         }
         if (!operation.failOnError()) {
             return true;
         }
-        if (divides) {
-            return (!decimal || quotientFits(operation)) && isNeitherZeroNorMinusOne(right);
+        if (isDivision) {
+            return (!isDecimal || quotientFits(operation)) && isNeitherZeroNorMinusOne(right);
         }
-        if (!decimal) {
+        if (!isDecimal) {
             return NumericTypes.isFloating(result);
         }
         DecimalType a = (DecimalType) left;
@@ -135,11 +137,11 @@ public final class ExpressionSafety {
         DecimalType type = (DecimalType) quotient.dataType();
         DecimalType a = (DecimalType) Catalyst.first(quotient).dataType();
         DecimalType b = (DecimalType) Catalyst.last(quotient).dataType();
-        boolean hasRoom = type.precision() - type.scale() >= a.precision() - a.scale() + b.scale();
-        return Catalyst.name(quotient).equals("Divide") && hasRoom || type.precision() < DecimalType.MAX_PRECISION();
+        boolean hasIntegerDigits = type.precision() - type.scale() >= a.precision() - a.scale() + b.scale();
+        return Catalyst.name(quotient).equals("Divide") && hasIntegerDigits || type.precision() < DecimalType.MAX_PRECISION();
     }
 
-    /** Whether a value can fail only in quotients whose divisor is positive by a condition. */
+    /** Whether a value cannot fail where `condition` is true, which may imply that its divisors are positive. */
     private static boolean isGuarded(Expression value, Expression condition) {
         if (cannotFail(value)) {
             return true;
@@ -151,7 +153,7 @@ public final class ExpressionSafety {
         return isGuarded;
     }
 
-    /** Whether a value is a quotient that fits its type, and whose divisor is positive by a condition. */
+    /** Whether a value is a quotient that fits its type, and `condition` implies a positive divisor (`divisor > 0`). */
     private static boolean isQuotientBy(Expression value, Expression condition) {
         if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide")) {
             return false;
@@ -178,7 +180,7 @@ public final class ExpressionSafety {
     }
 
     private static boolean isNeitherZeroNorMinusOne(Expression divisor) {
-        BigDecimal value = number(divisor);
+        BigDecimal value = number(divisor); // the smallest integer divided by -1 overflows
         return value != null && value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
     }
 
@@ -191,16 +193,16 @@ public final class ExpressionSafety {
         }
     }
 
-    /** Whether a sum or average, and its partial results, never overflow to null or to an error. */
+    /** Whether a sum or average and its partial results cannot overflow to null or to an error. */
     public static boolean cannotOverflow(Expression function) {
         Expression child = Catalyst.first(function);
         if (child.dataType() instanceof DecimalType) {
             return NumericTypes.isSummedExactly(child.dataType());
         }
         if (Catalyst.name(child).equals("UnscaledValue")) {
-            return true; // the optimiser uses them for decimals whose sum fits a long
+            return true; // the optimizer sums unscaled values only if the sum fits a long
         }
-        if (Catalyst.type(child).equals("bigint")) { // an average sums doubles; if the sum wraps around, the order of rows is irrelevant
+        if (Catalyst.type(child).equals("bigint")) { // an average sums doubles; a LEGACY sum wraps around
             return Catalyst.name(function).equals("Average") || NumericTypes.overflowMode(function).equals("LEGACY");
         }
         return NumericTypes.isFloating(child.dataType()) || NumericTypes.isInteger(child.dataType());

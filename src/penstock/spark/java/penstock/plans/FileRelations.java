@@ -30,7 +30,7 @@ import scala.jdk.javaapi.CollectionConverters;
 import penstock.bridge.Answer;
 import penstock.bridge.ScalaValues;
 
-/** Reads the properties of file relations, and the files of a scan; see `plans` and `files`. */
+/** Reads the properties of file relations, and the files of a scan; see the Python modules `nodes` and `files`. */
 public final class FileRelations {
     private static final ScalaValues SCALA = new ScalaValues();
 
@@ -47,12 +47,12 @@ public final class FileRelations {
         boolean hasProvider = table != null && table.provider().isDefined();
         return Answer.facts("table", table == null ? "" : table.identifier().unquotedString(),
                 "provider", hasProvider ? (Object) table.provider().get() : "", "roots", roots, "options", options,
-                "bucketed", relation.bucketSpec().isDefined(),
-                "skips_corrupt", new FileSourceOptions(relation.options()).ignoreCorruptFiles(),
+                "is_bucketed", relation.bucketSpec().isDefined(),
+                "skips_corrupt_files", new FileSourceOptions(relation.options()).ignoreCorruptFiles(),
                 "format", relation.fileFormat().toString().toLowerCase(Locale.ROOT));
     }
 
-    /** Returns the files of a relation, whether each is splittable, and the fraction of a row that the scan reads. */
+    /** Returns the files that match the filters, whether each is splittable, and the fraction of a row that is read. */
     public Object list(LogicalRelation leaf, LogicalPlan scan, Seq<Expression> partitionFilters)
             throws JsonProcessingException {
         HadoopFsRelation relation = (HadoopFsRelation) leaf.relation();
@@ -60,17 +60,17 @@ public final class FileRelations {
         List<Object> paths = new ArrayList<>();
         List<Object> sizes = new ArrayList<>();
         List<Object> splittable = new ArrayList<>();
-        Map<String, Object> byEnding = new HashMap<>();
+        Map<String, Object> splittableByExtension = new HashMap<>();
         for (FileStatusWithMetadata file : ListingComparison.files(relation.location(), partitionFilters)) {
             Path path = file.getPath();
             String name = path.getName();
-            String ending = name.indexOf('.') < 0 ? "" : name.substring(name.indexOf('.'));
-            if (!byEnding.containsKey(ending)) {
-                byEnding.put(ending, format.isSplitable(relation.sparkSession(), relation.options(), path));
+            String extension = name.indexOf('.') < 0 ? "" : name.substring(name.indexOf('.'));
+            if (!splittableByExtension.containsKey(extension)) {
+                splittableByExtension.put(extension, format.isSplitable(relation.sparkSession(), relation.options(), path));
             }
             paths.add(path.toString());
             sizes.add(file.getLen());
-            splittable.add(byEnding.get(ending));
+            splittable.add(splittableByExtension.get(extension));
         }
         return Answer.of(Answer.facts("paths", paths, "sizes", sizes, "splittable", splittable,
                 "fraction", fraction(leaf, scan)));
@@ -96,11 +96,11 @@ public final class FileRelations {
     @SuppressWarnings("unchecked") // Java does not see the element types of Scala's maps
     public Object withSplitSize(LogicalRelation leaf, SparkSession session)
             throws IllegalAccessException, InvocationTargetException {
-        HadoopFsRelation old = (HadoopFsRelation) leaf.relation();
+        HadoopFsRelation original = (HadoopFsRelation) leaf.relation();
         String size = session.conf().get("spark.sql.files.maxPartitionBytes");
-        Object options = old.options().$plus(new Tuple2<>("penstock.split", size));
-        HadoopFsRelation relation = new HadoopFsRelation(old.location(), old.partitionSchema(), old.dataSchema(),
-                old.bucketSpec(), old.fileFormat(), (scala.collection.immutable.Map<String, String>) options, session);
+        Object options = original.options().$plus(new Tuple2<>("penstock.split", size));
+        HadoopFsRelation relation = new HadoopFsRelation(original.location(), original.partitionSchema(), original.dataSchema(),
+                original.bucketSpec(), original.fileFormat(), (scala.collection.immutable.Map<String, String>) options, session);
         return SCALA.copied(leaf, SCALA.seq("relation"), SCALA.seq(relation));
     }
 }

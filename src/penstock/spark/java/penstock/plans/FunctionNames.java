@@ -13,17 +13,17 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Sample;
 import org.apache.spark.sql.types.StructType;
 
-/** The names of the functions of a plan node that restrict how it may run. */
+/** The names of the functions of a plan node that restrict how the node may run. */
 final class FunctionNames {
     /** The hidden metadata column of files (``FileFormat.METADATA_NAME``, which Janino cannot call). */
     private static final String METADATA = "_metadata";
 
-    private static final String BLOCK_FIELD = "file_block_";
+    private static final String BLOCK_FIELD = "file_block_"; // prefix of the metadata's fields about a part of a file
 
     final Set<String> aggregates = new HashSet<>();
 
-    /** The names of other expressions that are nondeterministic themselves; Subquery for a subquery that contains some. */
-    final Set<String> unstable = new HashSet<>();
+    /** Names of nondeterministic operators and expressions, except aggregates; Subquery if a subquery has any. */
+    final Set<String> nondeterministic = new HashSet<>();
 
     final Set<String> python = new HashSet<>();
 
@@ -32,27 +32,27 @@ final class FunctionNames {
             add(expression);
         }
         if (plan instanceof Sample) {
-            unstable.add("Sample");
+            nondeterministic.add("Sample");
         }
         if (Catalyst.name(plan).equals(RowLayout.NUMBERED)) {
-            unstable.add(RowLayout.NUMBERED);
+            nondeterministic.add(RowLayout.NUMBERED);
         }
         for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
             for (LogicalPlan node : Catalyst.nodes(subquery)) {
-                if (!new FunctionNames(node).unstable.isEmpty()) {
-                    unstable.add("Subquery");
+                if (!new FunctionNames(node).nondeterministic.isEmpty()) {
+                    nondeterministic.add("Subquery");
                 }
             }
         }
     }
 
     private void add(Expression expression) {
-        Expression parent = expression;
+        Expression parent = expression; // its children are added last
         if (expression instanceof PythonFuncExpression) {
             python.add(((PythonFuncExpression) expression).name());
         }
         if (isFileBlock(expression)) {
-            unstable.add("InputFileBlockStart");
+            nondeterministic.add("InputFileBlockStart");
         } else if (expression instanceof AggregateExpression) {
             AggregateExpression aggregate = (AggregateExpression) expression;
             aggregates.add(Catalyst.name(aggregate.aggregateFunction()));
@@ -64,8 +64,8 @@ final class FunctionNames {
                 Object filter = aggregate.filter().get();
                 add((Expression) filter);
             }
-        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !hasUnstableChild(expression))) {
-            unstable.add(Catalyst.name(expression));
+        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !hasNondeterministicChild(expression))) {
+            nondeterministic.add(Catalyst.name(expression));
         }
         for (Expression child : Catalyst.each(parent.children())) {
             if (!(parent instanceof GetStructField && isMetadata(child))) {
@@ -95,7 +95,7 @@ final class FunctionNames {
                 && ((AttributeReference) expression).name().equals(METADATA);
     }
 
-    private static boolean hasUnstableChild(Expression expression) {
+    private static boolean hasNondeterministicChild(Expression expression) {
         for (Expression child : Catalyst.each(expression.children())) {
             if (!child.deterministic()) {
                 return true;

@@ -34,18 +34,18 @@ public final class JoinReader {
         Product parts = (Product) extracted.get(); // the number of elements depends on the release
         List<Object> keys = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
-        boolean hashable = true;
+        boolean isHashable = true;
         for (int side = 1; side <= 2; side++) {
             for (Object element : Catalyst.each((Seq<?>) parts.productElement(side))) {
                 Expression key = (Expression) element;
                 DataType type = key.dataType();
-                hashable = hashable && UnsafeRowUtils.isBinaryStable(type) && OrderUtils.isOrderable(type);
+                isHashable = isHashable && UnsafeRowUtils.isBinaryStable(type) && OrderUtils.isOrderable(type);
                 keys.add(keyFacts(key));
                 handles.add(key);
             }
         }
         return Answer.of(Answer.facts("join_type", join.joinType().toString(), "left_hint", hint(join.hint().leftHint()),
-                "right_hint", hint(join.hint().rightHint()), "keys", keys, "is_hashable", hashable,
+                "right_hint", hint(join.hint().rightHint()), "keys", keys, "is_hashable", isHashable,
                 "cannot_fail", ExpressionSafety.cannotFail(join.expressions())), handles);
     }
 

@@ -17,9 +17,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 
 import scala.Option;
 
-/** Adjacent inner joins as a flat list of relations, or a single outer join, with and without one of the relations. */
+/** Adjacent inner joins as a flat list of relations, or a single outer join; can leave out one of the relations. */
 final class JoinTree {
-    /** The cost is quadratic, as each relation is tried against all joins: seconds for very many relations. */
+    /** Limits the quadratic cost of trying each relation against all joins: seconds for very many relations. */
     private static final int MAX_RELATIONS = 32;
 
     /** The joined plans. */
@@ -32,10 +32,10 @@ final class JoinTree {
 
     private JoinTree(Join top) {
         this.top = top;
-        this.isInner = is(top, "Inner");
+        this.isInner = hasType(top, "Inner");
     }
 
-    /** Returns the joins at the top of a plan; null if their type is not supported, or if a join has a hint. */
+    /** Returns the joins at the top of a plan; null for a hint at the top, another type, or more than MAX_RELATIONS. */
     static JoinTree of(LogicalPlan plan) {
         if (!(plan instanceof Join)) {
             return null;
@@ -44,7 +44,7 @@ final class JoinTree {
         JoinTree tree = new JoinTree(join);
         if (tree.isInner) {
             tree.add(join);
-        } else if (is(join, "LeftOuter") || is(join, "RightOuter")) {
+        } else if (hasType(join, "LeftOuter") || hasType(join, "RightOuter")) {
             tree.relations.add(join.left());
             tree.relations.add(join.right());
             tree.conditions.addAll(Catalyst.conjuncts(join.condition()));
@@ -53,20 +53,20 @@ final class JoinTree {
     }
 
     private void add(LogicalPlan plan) {
-        LogicalPlan inner = plan;
-        while (Catalyst.isPruning(inner)) {
-            inner = ((Project) inner).child();
+        LogicalPlan unpruned = plan;
+        while (Catalyst.isPruning(unpruned)) {
+            unpruned = ((Project) unpruned).child();
         }
-        if (inner instanceof Join && is((Join) inner, "Inner") && !hasHint((Join) inner)) {
-            add(((Join) inner).left());
-            add(((Join) inner).right());
-            conditions.addAll(Catalyst.conjuncts(((Join) inner).condition()));
+        if (unpruned instanceof Join && hasType((Join) unpruned, "Inner") && !hasHint((Join) unpruned)) {
+            add(((Join) unpruned).left());
+            add(((Join) unpruned).right());
+            conditions.addAll(Catalyst.conjuncts(((Join) unpruned).condition()));
         } else {
             relations.add(plan);
         }
     }
 
-    private static boolean is(Join join, String type) {
+    private static boolean hasType(Join join, String type) {
         return Catalyst.name(join.joinType()).equals(type);
     }
 
@@ -74,7 +74,7 @@ final class JoinTree {
         return join.hint().leftHint().isDefined() || join.hint().rightHint().isDefined();
     }
 
-    /** Returns the table that a relation scans, null for other relations; adds the conjuncts of its filters. */
+    /** Returns the table that a relation scans, null for other relations; adds its filters as conjuncts. */
     static LogicalPlan table(LogicalPlan relation, List<Expression> filters) {
         LogicalPlan plan = relation;
         while (Catalyst.isPruning(plan) || plan instanceof Filter) {
@@ -86,7 +86,7 @@ final class JoinTree {
         return plan.children().isEmpty() ? plan : null;
     }
 
-    /** Returns the table that a relation scans, if it filters only nulls; else null. */
+    /** Returns the table that a relation scans; null for other relations, and for filters other than IS NOT NULL. */
     static LogicalPlan unfilteredTable(LogicalPlan relation) {
         List<Expression> filters = new ArrayList<>();
         LogicalPlan table = table(relation, filters);
@@ -96,7 +96,7 @@ final class JoinTree {
         return table;
     }
 
-    /** Returns the columns of other relations that a relation equals in an equi-join; null for other conditions. */
+    /** Returns the columns of other relations that must equal columns of a relation; null with other conditions. */
     List<Attribute> keys(LogicalPlan relation) {
         AttributeSet own = relation.outputSet();
         List<Attribute> keys = new ArrayList<>();
@@ -120,31 +120,32 @@ final class JoinTree {
         return !expression.references().intersect(columns).isEmpty();
     }
 
-    /** Whether the join may return a row of a relation without a match in the others. */
+    /** Whether the join may return a row of a relation that has no match in the other relations. */
     boolean isOuterSide(LogicalPlan relation) {
-        return !isInner && top.left() == relation == is(top, "LeftOuter");
+        boolean isLeft = top.left() == relation;
+        return !isInner && isLeft == hasType(top, "LeftOuter");
     }
 
-    /** Returns the join of all other relations; null if no condition joins some of them, or if a condition may fail. */
+    /** Returns the join of all other relations; null if some would lack a condition, or a remaining one may fail. */
     LogicalPlan without(LogicalPlan relation) {
         return isInner ? without(top, relation) : top.left() == relation ? top.right() : top.left();
     }
 
     private static LogicalPlan without(LogicalPlan plan, LogicalPlan relation) {
-        LogicalPlan inner = plan;
-        while (Catalyst.isPruning(inner)) {
-            inner = ((Project) inner).child();
+        LogicalPlan unpruned = plan;
+        while (Catalyst.isPruning(unpruned)) {
+            unpruned = ((Project) unpruned).child();
         }
-        if (!(inner instanceof Join) || !contains(inner, relation)) {
+        if (!(unpruned instanceof Join) || !contains(unpruned, relation)) {
             return plan;
         }
-        Join join = (Join) inner;
+        Join join = (Join) unpruned;
         List<Expression> remaining = new ArrayList<>();
         for (Expression condition : Catalyst.conjuncts(join.condition())) {
             if (!refersTo(condition, relation.outputSet())) {
                 remaining.add(condition);
                 if (!condition.deterministic() || !ExpressionSafety.cannotFail(condition)) {
-                    return null; // it would see rows that the join with the relation drops
+                    return null; // the condition may fail on rows that the join with the relation drops
                 }
             }
         }
@@ -179,7 +180,7 @@ final class JoinTree {
         return conjunction;
     }
 
-    /** Returns the join of other rows with a relation, by the original conditions of that relation. */
+    /** Returns the join of a plan with a relation, by the conditions of this tree that refer to the relation. */
     Join joined(LogicalPlan others, LogicalPlan relation) {
         List<Expression> ownConditions = new ArrayList<>();
         for (Expression condition : conditions) {
@@ -187,7 +188,7 @@ final class JoinTree {
                 ownConditions.add(condition);
             }
         }
-        boolean first = !isInner && top.left() == relation;
-        return new Join(first ? relation : others, first ? others : relation, top.joinType(), Option.apply(conjunction(ownConditions)), top.hint());
+        boolean isLeft = !isInner && top.left() == relation;
+        return new Join(isLeft ? relation : others, isLeft ? others : relation, top.joinType(), Option.apply(conjunction(ownConditions)), top.hint());
     }
 }

@@ -20,24 +20,24 @@ import scala.collection.immutable.Seq;
 /** Compares the file listings of relations: Spark considers tables equal even if their listings differ. */
 public final class ListingComparison {
     /** Whether two plans with the same result also read the same files. */
-    public boolean readsSame(LogicalPlan left, LogicalPlan right) {
-        Seq<?> ours = left.collectLeaves();
-        Seq<?> theirs = right.collectLeaves();
-        boolean same = ours.size() == theirs.size();
-        for (int i = 0; same && i < ours.size(); i++) {
-            same = readsSame(ours.apply(i), theirs.apply(i));
+    public boolean readsSameFiles(LogicalPlan left, LogicalPlan right) {
+        Seq<?> leftLeaves = left.collectLeaves();
+        Seq<?> rightLeaves = right.collectLeaves();
+        boolean isSame = leftLeaves.size() == rightLeaves.size();
+        for (int i = 0; isSame && i < leftLeaves.size(); i++) {
+            isSame = readsSameFiles(leftLeaves.apply(i), rightLeaves.apply(i));
         }
-        return same;
+        return isSame;
     }
 
     /** Whether Spark considers two relations of a plan equal although their listings differ. */
     public boolean mixesListings(LogicalPlan plan) {
         Seq<?> leaves = plan.collectLeaves();
         for (int i = 0; i < leaves.size(); i++) {
-            FileIndex index = listing(leaves.apply(i));
-            for (int j = 0; index != null && j < i; j++) {
+            FileIndex listing = listing(leaves.apply(i));
+            for (int j = 0; listing != null && j < i; j++) {
                 FileIndex otherListing = listing(leaves.apply(j));
-                if (otherListing != null && index.equals(otherListing) && !readsSame(leaves.apply(i), leaves.apply(j))) {
+                if (otherListing != null && listing.equals(otherListing) && !readsSameFiles(leaves.apply(i), leaves.apply(j))) {
                     return true;
                 }
             }
@@ -48,7 +48,7 @@ public final class ListingComparison {
     /** Returns the files of a listing that match partition filters. */
     static List<FileStatusWithMetadata> files(FileIndex listing, Seq<Expression> partitionFilters) {
         List<FileStatusWithMetadata> files = new ArrayList<>();
-        for (PartitionDirectory folder : Catalyst.each(listing.listFiles(partitionFilters, Catalyst.<Expression>none()))) {
+        for (PartitionDirectory folder : Catalyst.each(listing.listFiles(partitionFilters, Catalyst.<Expression>emptySeq()))) {
             files.addAll(Catalyst.each(folder.files().toSeq()));
         }
         return files;
@@ -76,22 +76,22 @@ public final class ListingComparison {
         return Catalyst.fileRelation(leaf) == null ? null : Catalyst.fileRelation(leaf).location();
     }
 
-    private static boolean readsSame(Object left, Object right) {
+    private static boolean readsSameFiles(Object left, Object right) {
         if (left instanceof DataSourceV2Relation && right instanceof DataSourceV2Relation) {
             return ((DataSourceV2Relation) left).table() == ((DataSourceV2Relation) right).table();
         }
         if (left instanceof DataSourceV2ScanRelation && right instanceof DataSourceV2ScanRelation) {
-            return readsSame((Object) ((DataSourceV2ScanRelation) left).relation(),
+            return readsSameFiles((Object) ((DataSourceV2ScanRelation) left).relation(),
                     (Object) ((DataSourceV2ScanRelation) right).relation());
         }
-        FileIndex ours = listing(left);
-        FileIndex theirs = listing(right);
-        return ours == theirs || ours != null && theirs != null && versions(ours).equals(versions(theirs));
+        FileIndex leftListing = listing(left);
+        FileIndex rightListing = listing(right);
+        return leftListing == rightListing || leftListing != null && rightListing != null && versions(leftListing).equals(versions(rightListing));
     }
 
     private static Set<Object> versions(FileIndex listing) {
         Set<Object> versions = new HashSet<>();
-        for (FileStatusWithMetadata file : files(listing, Catalyst.<Expression>none())) {
+        for (FileStatusWithMetadata file : files(listing, Catalyst.<Expression>emptySeq())) {
             versions.add(file.getPath() + "|" + file.getLen() + "|" + file.getModificationTime());
         }
         return versions;

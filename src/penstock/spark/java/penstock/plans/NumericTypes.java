@@ -26,17 +26,18 @@ public final class NumericTypes {
         return type.catalogString().equals("float") || type.catalogString().equals("double");
     }
 
-    /** Whether an expression is an integer whose sum as bigint cannot overflow below some billion rows. */
-    public static boolean isSmall(Expression expression) {
+    /** Whether the sum of an integer expression as bigint cannot overflow for fewer than some billion rows. */
+    public static boolean sumFitsLong(Expression expression) {
         return !Catalyst.type(expression).equals("bigint") || Catalyst.name(expression).equals("UnscaledValue");
     }
 
-    /** Whether a type is a decimal whose sum cannot overflow below 10 billion rows. */
+    /** Whether a type is a decimal whose sum cannot overflow for fewer than 10 billion rows. */
     public static boolean isSummedExactly(DataType type) {
         return type instanceof DecimalType && ((DecimalType) type).precision() + DIGITS_OF_SUM <= DecimalType.MAX_PRECISION();
     }
 
-    public static DecimalType summed(DecimalType type) {
+    /** Returns the type of a sum of decimals, as in Spark. */
+    public static DecimalType sumType(DecimalType type) {
         return new DecimalType(Math.min(type.precision() + DIGITS_OF_SUM, DecimalType.MAX_PRECISION()), type.scale());
     }
 
@@ -45,7 +46,7 @@ public final class NumericTypes {
         for (int i = 0; i < ((Product) expression).productArity(); i++) {
             Object part = ((Product) expression).productElement(i);
             Object mode = part instanceof Product && !(part instanceof Expression) && ((Product) part).productArity() > 0
-                    ? ((Product) part).productElement(0) : part; // nested in a context since Spark 4.1
+                    ? ((Product) part).productElement(0) : part; // since Spark 4.1, the mode is in a context object
             if (mode instanceof Enumeration.Value) {
                 return mode.toString();
             }

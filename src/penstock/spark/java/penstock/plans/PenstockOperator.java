@@ -8,9 +8,9 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * An operator of Penstock in a physical plan, equal only to itself; without children unless it overrides them.
+ * An operator of Penstock in a physical plan, equal only to itself; without children unless a subclass overrides them.
  *
- * Spark copies it by calling its public constructor with the elements of the product, which are the arguments of that
+ * Spark copies an operator by calling its public constructor with `elements`, which must be the arguments of that
  * constructor.
  */
 public abstract class PenstockOperator extends SparkPlan {
@@ -32,7 +32,7 @@ public abstract class PenstockOperator extends SparkPlan {
 
     @Override
     public Seq<SparkPlan> children() {
-        return Catalyst.none();
+        return Catalyst.emptySeq();
     }
 
     @Override
@@ -43,7 +43,7 @@ public abstract class PenstockOperator extends SparkPlan {
     /** Shows no constructor arguments. */
     @Override
     public Iterator<Object> stringArgs() {
-        return Catalyst.<Object>none().iterator();
+        return Catalyst.<Object>emptySeq().iterator();
     }
 
     @Override

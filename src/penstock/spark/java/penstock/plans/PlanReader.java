@@ -37,9 +37,9 @@ import scala.collection.immutable.Seq;
 
 import penstock.bridge.Answer;
 
-/** Reads the properties of a logical plan's nodes; see `plans.read_plan`. */
+/** Reads the properties of a logical plan's nodes; see `nodes.read_plan`. */
 public final class PlanReader {
-    private static final int DESCRIBED_COLUMNS = 25;
+    private static final int MAX_DESCRIBED_COLUMNS = 25;
 
     /** Returns the facts of all nodes of a plan in pre-order, and the nodes. */
     public Answer read(LogicalPlan plan) throws JsonProcessingException {
@@ -61,7 +61,7 @@ public final class PlanReader {
         }
     }
 
-    /** Returns the inputs of a plan; a recursion counts as a leaf, as its inputs are meaningless outside of it. */
+    /** Returns the inputs of a plan; a recursive query counts as a leaf, as its inputs make no sense outside of it. */
     private static List<LogicalPlan> inputs(LogicalPlan plan) {
         return Catalyst.name(plan).equals("UnionLoop") ? Collections.<LogicalPlan>emptyList() : Catalyst.each(plan.children());
     }
@@ -81,9 +81,9 @@ public final class PlanReader {
         FunctionNames functions = new FunctionNames(plan);
         Map<String, Object> facts = Answer.facts("name", Catalyst.name(plan), "children", inputs(plan).size(),
                 "ids", Catalyst.ids(plan.output()), "keys", keys, "references", Catalyst.ids(plan.references().toSeq()),
-                "aliases", aliases, "description", plan.simpleString(DESCRIBED_COLUMNS),
+                "aliases", aliases, "description", plan.simpleString(MAX_DESCRIBED_COLUMNS),
                 "is_deterministic", plan.deterministic(), "cannot_fail", ExpressionSafety.cannotFail(plan.expressions()),
-                "functions", functions.aggregates, "unstable", functions.unstable, "python_functions", functions.python);
+                "functions", functions.aggregates, "nondeterministic", functions.nondeterministic, "python_functions", functions.python);
         HadoopFsRelation relation = Catalyst.fileRelation(plan);
         if (relation != null) {
             facts.put("files", FileRelations.facts((LogicalRelation) plan, relation));
@@ -91,7 +91,7 @@ public final class PlanReader {
         } else if (plan instanceof HiveTableRelation) {
             facts.put("partition_columns", Catalyst.names(((HiveTableRelation) plan).partitionCols()));
         } else if (plan instanceof Sort) {
-            facts.put("sort", sort((Sort) plan));
+            facts.put("sort", sortFacts((Sort) plan));
         } else if (plan instanceof MapInPandas) {
             facts.put("is_barrier", ((MapInPandas) plan).isBarrier());
         } else if (plan instanceof MapInArrow) {
@@ -103,11 +103,11 @@ public final class PlanReader {
             Option<?> partitions = ((RepartitionByExpression) plan).optNumPartitions();
             facts.put("repartition", Answer.facts("shuffles", true, "partitions", partitions.isDefined() ? partitions.get() : null));
         } else if (plan instanceof Filter) {
-            facts.put("only_not_null", isOnlyNotNull(((Filter) plan).condition()));
+            facts.put("filters_only_nulls", filtersOnlyNulls(((Filter) plan).condition()));
         } else if (plan instanceof Project) {
-            putNames(facts, Catalyst.each(((Project) plan).projectList()));
+            putRenamings(facts, Catalyst.each(((Project) plan).projectList()));
         } else if (plan instanceof Aggregate) {
-            putNames(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
+            putRenamings(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
             facts.put("is_generated_hash_aggregate", isGeneratedHashAggregate((Aggregate) plan));
         }
         return facts;
@@ -117,7 +117,7 @@ public final class PlanReader {
     public static boolean isGeneratedHashAggregate(Aggregate aggregate) {
         List<Attribute> buffers = new ArrayList<>();
         for (Expression part : Catalyst.parts(aggregate.aggregateExpressions())) {
-            if (part instanceof AggregateFunction && !(part instanceof DeclarativeAggregate)) { // Python functions have no buffer
+            if (part instanceof AggregateFunction && !(part instanceof DeclarativeAggregate)) { // such as in Python, or collect_list
                 return false;
             }
             if (part instanceof AggregateFunction) {
@@ -128,7 +128,7 @@ public final class PlanReader {
                 && Aggregate$.MODULE$.supportsHashAggregate(PythonUtils.toSeq(buffers), aggregate.groupingExpressions());
     }
 
-    private static Map<String, Object> sort(Sort sort) {
+    private static Map<String, Object> sortFacts(Sort sort) {
         List<Object> order = new ArrayList<>();
         for (Object key : Catalyst.each(sort.order())) {
             order.add(key.toString());
@@ -136,28 +136,29 @@ public final class PlanReader {
         return Answer.facts("is_global", sort.global(), "order", order);
     }
 
-    private static void putNames(Map<String, Object> facts, List<?> columns) {
-        Map<String, Object> moved = new HashMap<>();
-        Map<String, Object> renames = new HashMap<>();
+    /** Adds the input column of each renamed column, and the new key of each expression that has an alias. */
+    private static void putRenamings(Map<String, Object> facts, List<?> columns) {
+        Map<String, Object> renamedColumns = new HashMap<>();
+        Map<String, Object> renamedKeys = new HashMap<>();
         for (Object column : columns) {
             if (column instanceof Alias) {
                 Alias alias = (Alias) column;
                 Expression child = Catalyst.first(alias);
                 if (child instanceof AttributeReference) {
-                    moved.put(Catalyst.id(alias.toAttribute()), Catalyst.id((Attribute) child));
+                    renamedColumns.put(Catalyst.id(alias.toAttribute()), Catalyst.id((Attribute) child));
                 }
                 if (child.deterministic()) {
-                    renames.put(ExpressionKeys.of(child), ExpressionKeys.of(alias.toAttribute()));
+                    renamedKeys.put(ExpressionKeys.of(child), ExpressionKeys.of(alias.toAttribute()));
                 }
             }
         }
-        facts.put("moved", moved);
-        facts.put("renames", renames);
+        facts.put("renamed_columns", renamedColumns);
+        facts.put("renamed_keys", renamedKeys);
     }
 
-    private static boolean isOnlyNotNull(Expression condition) {
+    private static boolean filtersOnlyNulls(Expression condition) {
         if (condition instanceof And) {
-            return isOnlyNotNull(((And) condition).left()) && isOnlyNotNull(((And) condition).right());
+            return filtersOnlyNulls(((And) condition).left()) && filtersOnlyNulls(((And) condition).right());
         }
         return condition instanceof IsNotNull;
     }

@@ -32,21 +32,21 @@ public final class PlanSearch {
         return false;
     }
 
-    /** Returns the advisory sizes of a plan's exchanges, and its readers' option names in lower case. */
+    /** Returns the advisory sizes of a plan's exchanges, and the lower-case names of options and Hive properties. */
     public Object advisorySizesAndOptions(LogicalPlan plan) throws JsonProcessingException {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
-        add(plan, sizes, options);
+        addSizesAndOptions(plan, sizes, options);
         return Answer.of(Answer.facts("sizes", sizes, "options", options));
     }
 
-    /** Whether a plan contains a hint encoded as an advisory size, or a reader option of Penstock. */
-    public boolean hasUserSettings(LogicalPlan plan, long firstHint, long lastHint) {
+    /** Whether a plan contains a plan hint (an advisory size between the bounds) or a reader option of Penstock. */
+    public boolean hasUserSettings(LogicalPlan plan, long hintLower, long hintUpper) {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
-        add(plan, sizes, options);
+        addSizesAndOptions(plan, sizes, options);
         for (Object size : sizes) {
-            if ((Long) size > firstHint && (Long) size < lastHint) {
+            if ((Long) size > hintLower && (Long) size < hintUpper) {
                 return true;
             }
         }
@@ -58,7 +58,7 @@ public final class PlanSearch {
         return false;
     }
 
-    private static void add(LogicalPlan plan, List<Object> sizes, Set<Object> options) {
+    private static void addSizesAndOptions(LogicalPlan plan, List<Object> sizes, Set<Object> options) {
         for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
             if (node instanceof RebalancePartitions) {
                 sizes.addAll(CollectionConverters.asJava(((RebalancePartitions) node).optAdvisoryPartitionSize().toList()));

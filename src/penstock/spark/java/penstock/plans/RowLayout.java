@@ -11,10 +11,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Sample;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 
-
 /** Whether and how a query depends on the partitions in which its rows are read. */
 public final class RowLayout {
-    /** Numbers rows by partition: DataFrame.zipWithIndex, and the default index of pandas on Spark. */
+    /** Operator that numbers rows by partition: DataFrame.zipWithIndex, and the default index of pandas on Spark. */
     static final String NUMBERED = "AttachDistributedSequence";
 
     private static final Set<String> NARROW = Catalyst.words("Project Filter Generate Expand Sample LocalLimit "
@@ -41,14 +40,14 @@ public final class RowLayout {
     }
 
     /**
-     * Whether rows or values of a plan depend on the partition of a row, and on its position there.
+     * Whether rows or values of a plan depend on the partition in which Spark reads a row, and on its position there.
      *
-     * A program may compute them in several queries and expects equal results: only then do the parts of a random split
-     * add up to all rows.
+     * A program may compute such rows in several queries, and expects equal results: only then do the parts of a random
+     * split add up to all rows.
      */
     public static boolean dependsOnPartitions(LogicalPlan plan) {
         for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
-            if (node instanceof Sample || usesPartitions(node) && isNarrow(node)) {
+            if (node instanceof Sample || usesPartitions(node) && isNarrow(node)) { // no shuffle below the node
                 return true;
             }
         }
@@ -67,19 +66,19 @@ public final class RowLayout {
 
     /** Whether a plan only reads cached rows. */
     public static boolean readsOnlyCache(LogicalPlan plan) {
-        return reads(plan, false);
+        return readsOnly(plan, false);
     }
 
     /** Whether Spark partitions all sources of a plan the same way in every query, unlike database tables. */
     public static boolean hasStablePartitions(LogicalPlan plan) {
-        return reads(plan, true);
+        return readsOnly(plan, true);
     }
 
-    private static boolean reads(LogicalPlan plan, boolean allowsStable) {
+    private static boolean readsOnly(LogicalPlan plan, boolean allowsStableLeaves) {
         for (LogicalPlan leaf : Catalyst.each(plan.collectLeaves())) {
             boolean isStable = STABLE_LEAVES.contains(Catalyst.name(leaf)) || leaf instanceof HiveTableRelation
                     || Catalyst.fileRelation(leaf) != null;
-            if (!(leaf instanceof InMemoryRelation || allowsStable && isStable)) {
+            if (!(leaf instanceof InMemoryRelation || allowsStableLeaves && isStable)) {
                 return false;
             }
         }

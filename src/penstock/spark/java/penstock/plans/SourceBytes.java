@@ -7,7 +7,6 @@ import java.util.regex.Pattern;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
-
 /** The size of a query's sources, and the parsing of sizes in options. */
 public final class SourceBytes {
     private static final Pattern SIZE = Pattern.compile("([0-9.]+) *([kmgtp]?)(?:i?b|bytes)?");
@@ -22,7 +21,7 @@ public final class SourceBytes {
     }
 
     /** Parses a size like `parse_size` in Python; returns 0 for invalid sizes, which the job reports. */
-    public static long parsed(String text) {
+    public static long parse(String text) {
         Matcher matcher = SIZE.matcher(text.trim().toLowerCase(Locale.ROOT));
         if (!matcher.matches()) {
             return 0;

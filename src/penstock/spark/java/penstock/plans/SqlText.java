@@ -14,7 +14,7 @@ import org.apache.spark.util.Utils;
 
 /** The SQL text of a query. Spark's parser stores it in the nodes that it creates. */
 public final class SqlText {
-    /** Operators that an action adds on top of a query, or that do not change its rows. */
+    /** Operators that an action adds on top of a query, or that do not change the query's rows. */
     private static final Set<String> TRANSPARENT = Catalyst.words("GlobalLimit LocalLimit Offset Tail Project "
             + "SubqueryAlias ReturnAnswer WithCTE UnresolvedHint ResolvedHint Repartition RepartitionByExpression "
             + "RebalancePartitions DeserializeToObject WriteFiles InsertIntoStatement");
@@ -30,7 +30,7 @@ public final class SqlText {
     }
 
     /**
-     * Returns the plan of an execution before optimisation, as the optimiser drops texts. Returns null if the query is not
+     * Returns the plan of an execution before optimization, as the optimizer drops texts. Returns null if the query is not
      * part of the execution's plan, such as the query of cached rows, which has another text.
      */
     private static LogicalPlan logicalPlan(LogicalPlan query, String execution) {
@@ -39,7 +39,7 @@ public final class SqlText {
         return isPart ? queryExecution.logical() : null;
     }
 
-    /** Returns the text of the topmost node that has a text; null if the user has transformed its rows further. */
+    /** Returns the text of the topmost node that has a text; null if the user has transformed the rows further. */
     private static String topmostText(LogicalPlan top) {
         LogicalPlan plan = top;
         while (true) {

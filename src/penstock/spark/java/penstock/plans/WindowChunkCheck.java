@@ -6,15 +6,12 @@ import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Checks that a recomputed chunk of a window has the same number of rows as when it was aggregated. */
+/** Checks that each chunk of a window has as many rows as when it was aggregated, even if Spark recomputes it. */
 public final class WindowChunkCheck {
+    /** The position of the number of rows in a row of `ends`; see `WindowChunks.continued`. */
     private static final int ROWS = 2;
 
-    /**
-     * Returns the rows of an RDD; a task fails if its number of rows differs.
-     *
-     * @param ends the aggregate of each chunk: its first group, its last group, and its rows; further tasks have no rows
-     */
+    /** Returns an RDD's rows; a task fails if their number differs from that in its chunk's row of `ends`. */
     @SuppressWarnings("unchecked") // functions of objects: Janino generates no bridge methods
     public RDD<Object> over(RDD<Object> rows, Object ends) {
         Object[] chunks = (Object[]) ends;

@@ -41,11 +41,11 @@ import scala.collection.immutable.Seq;
 import penstock.bridge.ScalaValues;
 
 /**
- * Window functions over consecutive chunks of rows in the window's order. The first group of a chunk may continue a group
- * of earlier chunks: the totals of that group in the earlier chunks are carried over.
+ * Window functions over consecutive chunks of rows in the window's order. Rows with equal window keys are a *group*.
+ * The first group of a chunk may continue a group of earlier chunks, whose totals are then carried over.
  */
 public final class WindowChunks {
-    /** Returns the aggregate of a chunk: the window's keys, the total of each function per group, and the rows. */
+    /** Returns the result expressions of an aggregate by the window's keys: keys, total per function, row count. */
     public Seq<Object> totals(WindowExec window) {
         List<Object> totals = new ArrayList<>(Catalyst.each(window.partitionSpec()));
         for (Object column : Catalyst.each(window.windowExpression())) {
@@ -60,7 +60,7 @@ public final class WindowChunks {
         Expression function = windowFunction.windowFunction();
         if (function instanceof AggregateExpression) {
             Expression aggregate = ((AggregateExpression) function).aggregateFunction().toAggregateExpression();
-            Expression value = Catalyst.first(alias);
+            Expression value = Catalyst.first(alias); // the window function, or a MakeDecimal of it
             return value == windowFunction ? aggregate : Catalyst.withChildren(value, Arrays.asList(new Expression[] {aggregate}));
         }
         if (!Catalyst.name(function).equals("DenseRank")) {
@@ -88,53 +88,52 @@ public final class WindowChunks {
     }
 
     /**
-     * Returns the columns of a window over chunks, continued from chunk to chunk.
-     *
-     * @param ends for each chunk, the totals of its first and its last group; nulls for a chunk without rows
+     * Returns the columns of a window over chunks, with the carried totals. `ends` has a row for each chunk: the keys
+     * and totals of its first group, those of its last group, and its number of rows; nulls for a chunk without rows.
      */
     public Seq<Object> continued(WindowExec window, Object ends) throws IllegalAccessException, InvocationTargetException {
         Object[] chunks = (Object[]) ends;
         List<?> keys = Catalyst.each(window.partitionSpec());
         List<?> functions = Catalyst.each(window.windowExpression());
-        Object[][] first = new Object[keys.size()][chunks.length];
-        Object[][] carried = new Object[functions.size()][chunks.length];
-        InternalRow lastGroup = null;
-        Object[] carry = new Object[functions.size()];
+        Object[][] firstKeys = new Object[keys.size()][chunks.length];
+        Object[][] carriedTotals = new Object[functions.size()][chunks.length];
+        InternalRow previousGroup = null;
+        Object[] previousTotals = new Object[functions.size()];
         for (int i = 0; i < chunks.length; i++) {
             InternalRow row = (InternalRow) chunks[i];
             if (row.isNullAt(0)) {
                 continue;
             }
-            InternalRow start = row.getStruct(0, keys.size() + functions.size());
-            InternalRow end = row.getStruct(1, keys.size() + functions.size());
-            boolean continues = lastGroup != null && isSameGroup(keys, lastGroup, start);
-            boolean isSingleGroup = isSameGroup(keys, start, end);
+            InternalRow firstGroup = row.getStruct(0, keys.size() + functions.size());
+            InternalRow lastGroup = row.getStruct(1, keys.size() + functions.size());
+            boolean continuesGroup = previousGroup != null && isSameGroup(keys, previousGroup, firstGroup);
+            boolean isSingleGroup = isSameGroup(keys, firstGroup, lastGroup);
             for (int k = 0; k < keys.size(); k++) {
-                first[k][i] = start.get(k, ((Expression) keys.get(k)).dataType());
+                firstKeys[k][i] = firstGroup.get(k, ((Expression) keys.get(k)).dataType());
             }
             for (int f = 0; f < functions.size(); f++) {
                 Expression alias = (Expression) functions.get(f);
                 DataType type = typeOfTotal(alias);
-                Object total = end.get(keys.size() + f, type);
-                carried[f][i] = continues ? carry[f] : null;
-                carry[f] = continues && isSingleGroup
-                        ? merged(alias, new Literal(carry[f], type), new Literal(total, type)).eval(null)
+                Object total = lastGroup.get(keys.size() + f, type);
+                carriedTotals[f][i] = continuesGroup ? previousTotals[f] : null;
+                previousTotals[f] = continuesGroup && isSingleGroup
+                        ? merged(alias, new Literal(previousTotals[f], type), new Literal(total, type)).eval(null)
                         : total;
             }
-            lastGroup = end;
+            previousGroup = lastGroup;
         }
-        Expression isFirst = null;
+        Expression isOfFirstGroup = null;
         for (int k = 0; k < keys.size(); k++) {
             Expression key = (Expression) keys.get(k);
-            Expression same = new EqualNullSafe(key, ofChunk(first[k], key.dataType()));
-            isFirst = isFirst == null ? same : new And(isFirst, same);
+            Expression isSameKey = new EqualNullSafe(key, ofChunk(firstKeys[k], key.dataType()));
+            isOfFirstGroup = isOfFirstGroup == null ? isSameKey : new And(isOfFirstGroup, isSameKey);
         }
         List<Object> columns = new ArrayList<>(Catalyst.each(window.child().output()));
         for (int f = 0; f < functions.size(); f++) {
             NamedExpression alias = (NamedExpression) functions.get(f);
             Attribute own = alias.toAttribute();
-            Expression before = ofChunk(asResults(carried[f], own.dataType()), own.dataType());
-            columns.add(EarlySums.alias(new If(isFirst, merged((Expression) alias, before, own), own), own));
+            Expression carriedTotal = ofChunk(asResults(carriedTotals[f], own.dataType()), own.dataType());
+            columns.add(JoinPreAggregation.alias(new If(isOfFirstGroup, merged((Expression) alias, carriedTotal, own), own), own));
         }
         return PythonUtils.toSeq(columns);
     }
@@ -152,11 +151,11 @@ public final class WindowChunks {
 
     /** Returns the type of a function's carried total: a long for the rows that a row number or rank counts. */
     private static DataType typeOfTotal(Expression alias) {
-        boolean sums = WindowFunctions.of(alias).windowFunction() instanceof AggregateExpression;
-        return sums ? alias.dataType() : DataTypes.LongType;
+        boolean isAggregate = WindowFunctions.of(alias).windowFunction() instanceof AggregateExpression;
+        return isAggregate ? alias.dataType() : DataTypes.LongType;
     }
 
-    /** Converts carried values to the type of a window function; an overflow fails like in Spark. */
+    /** Converts carried values to the type of a window function; an overflow fails or wraps around, as in Spark. */
     private static Object[] asResults(Object[] carried, DataType type) {
         Object[] results = new Object[carried.length];
         for (int i = 0; i < results.length; i++) {
@@ -172,7 +171,7 @@ public final class WindowChunks {
     /** Returns the element of a list for the current chunk. */
     private static Expression ofChunk(Object[] values, DataType type) {
         Expression all = new Literal(new GenericArrayData(values), new ArrayType(type, true));
-        return new GetArrayItem(all, new SparkPartitionID(), false);
+        return new GetArrayItem(all, new SparkPartitionID(), false); // each partition is a chunk
     }
 
     /** Returns the merge of a carried value and the chunk's own value; null if both are null. */
@@ -193,6 +192,7 @@ public final class WindowChunks {
             sum = new DecimalAddNoOverflowCheck(carried, own, own.dataType());
         } else {
             Add add = new Add(carried, own);
+            // The Add gets the overflow mode of a Sum; for other functions, it retains its own.
             Object mode = name.equals("Sum") ? ((Product) aggregated).productElement(1) : add.productElement(2);
             sum = (Expression) new ScalaValues().copied(add, Catalyst.seq(add.productElementName(2)), Catalyst.seq(mode));
         }

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Window;
 /** Decides whether the functions of a window have the same results if its rows are divided into chunks by their order. */
 public final class WindowFunctions {
     private static final List<String> RANKS = Arrays.asList("RowNumber Rank DenseRank".split(" "));
-    private static final List<String> SUMS = Arrays.asList("Count Sum Min Max".split(" "));
+    private static final List<String> MERGEABLE = Arrays.asList("Count Sum Min Max".split(" "));
 
     /** Returns why the rows of a key must be in a single task, null if they can be divided by their order. */
     public String indivisibleReason(Window window) {
@@ -51,7 +51,7 @@ public final class WindowFunctions {
         boolean isAggregate = function instanceof AggregateExpression;
         Object inner = isAggregate ? ((AggregateExpression) function).aggregateFunction() : function;
         String name = ((Expression) inner).prettyName();
-        if (!(isAggregate ? SUMS : RANKS).contains(Catalyst.name(inner))) {
+        if (!(isAggregate ? MERGEABLE : RANKS).contains(Catalyst.name(inner))) {
             return name + " needs all rows of a key in one task";
         }
         Object frame = expression.windowSpec().frameSpecification();
@@ -60,13 +60,13 @@ public final class WindowFunctions {
                 || !Catalyst.name(((SpecifiedWindowFrame) frame).upper()).equals("CurrentRow")) {
             return name + " over other rows than those up to the current one needs all of them in one task";
         }
-        if (isAggregate && !EarlySums.isMergeable((AggregateExpression) function)) {
+        if (isAggregate && !JoinPreAggregation.isMergeable((AggregateExpression) function)) {
             return "this " + name + " may have a different result if it is computed in chunks";
         }
         return null;
     }
 
-    /** Returns the window function of a column, null if the column is another expression than MakeDecimal of it. */
+    /** Returns the window function of a column, possibly in a MakeDecimal; null for any other expression. */
     static WindowExpression of(Expression alias) {
         Expression inner = Catalyst.first(alias);
         if (Catalyst.name(inner).equals("MakeDecimal")) {

@@ -16,7 +16,7 @@ final class DatabaseWriter extends StoreWriter {
         rocksDb.loadedVersion_$eq(version - 1);
     }
 
-    /** Opens version 0, which is empty: Spark can open a version only by loading it. The constructor then sets the number. */
+    /** Opens version 0, which is empty, as Spark can only load versions; the constructor then sets the number. */
     private static StateStore empty(RocksDBStateStoreProvider provider) throws Exception {
         return (StateStore) PrivateMembers.call(provider, "getStore", 0L, Option.empty());
     }

@@ -11,7 +11,7 @@ import scala.collection.immutable.ArraySeq$;
 
 /** The rows of an old key group, each with its new group. */
 abstract class GroupRows {
-    /** Returns a projection from a key to its key group, which is that of Spark's own exchange. */
+    /** Returns a projection from a key to its key group, the same as that of Spark's own exchange. */
     static UnsafeProjection projection(StructType schema, int maxParallelism) {
         StructField[] fields = schema.fields();
         Expression[] columns = new Expression[fields.length];

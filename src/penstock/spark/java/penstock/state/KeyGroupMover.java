@@ -7,19 +7,16 @@ import java.util.PriorityQueue;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 
-/**
- * Moves the state of a store from old key groups to new ones as sorted bytes: a key is decoded only to compute its group,
- * and a new group's database is built from files that RocksDB ingests.
- */
+/** Moves a RocksDB store's rows as sorted bytes, in files that RocksDB ingests; decodes keys only to compute groups. */
 public final class KeyGroupMover extends StateMover {
     private static final long serialVersionUID = 1L;
 
-    private boolean keyed;
+    private boolean hasKey;
 
-    /** Sets the source of the old groups, and the number of groups; an operator without a key has a single group. */
-    public void setSource(PartitionReaderFactory readers, Object groups, int maxParallelism, boolean keyed) {
+    /** Sets the source of the old groups, and the number of new groups: one for an operator without key. */
+    public void setSource(PartitionReaderFactory readers, Object groups, int maxParallelism, boolean hasKey) {
         setGroups(readers, groups, maxParallelism);
-        this.keyed = keyed;
+        this.hasKey = hasKey;
     }
 
     @Override
@@ -28,28 +25,28 @@ public final class KeyGroupMover extends StateMover {
     }
 
     private KeyGroupReader input(int group, int index) throws Exception {
-        return new KeyGroupReader(reader(group), index, maxParallelism, keyed);
+        return new KeyGroupReader(reader(group), index, maxParallelism, hasKey);
     }
 
     @Override
-    List<Object> move(int[] reads, int[] writes) throws Exception {
-        List<Object> answers = new ArrayList<>();
-        KeyGroupReader[] inputs = new KeyGroupReader[reads.length];
+    List<Object> move(int[] oldGroups, int[] newGroups) throws Exception {
+        List<Object> lines = new ArrayList<>();
+        KeyGroupReader[] inputs = new KeyGroupReader[oldGroups.length];
         KeyGroupWriter[] outputs = new KeyGroupWriter[maxParallelism];
         try {
-            for (int i = 0; i < reads.length; i++) {
-                inputs[i] = input(reads[i], i);
+            for (int i = 0; i < oldGroups.length; i++) {
+                inputs[i] = input(oldGroups[i], i);
             }
-            for (int group : writes) {
+            for (int group : newGroups) {
                 RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) provider(group);
                 outputs[group] = new KeyGroupWriter(group, provider, batch, families, inputs[0]);
             }
-            long[] read = merge(reads, inputs, outputs);
-            for (int i = 0; i < reads.length; i++) {
-                answers.add("read\t" + reads[i] + "\t" + read[i]);
+            long[] rowsRead = merge(oldGroups, inputs, outputs);
+            for (int i = 0; i < oldGroups.length; i++) {
+                lines.add("read\t" + oldGroups[i] + "\t" + rowsRead[i]);
             }
-            for (int group : writes) {
-                answers.add(outputs[group].commit());
+            for (int group : newGroups) {
+                lines.add(outputs[group].commit());
             }
         } finally {
             for (KeyGroupWriter output : outputs) {
@@ -63,12 +60,12 @@ public final class KeyGroupMover extends StateMover {
                 }
             }
         }
-        return answers;
+        return lines;
     }
 
-    /** Merges all inputs in key order and returns the rows of each; keys are distinct unless the state is damaged. */
+    /** Merges all inputs in key order; returns the number of rows of each input. Only damaged state has equal keys. */
     private static long[] merge(int[] groups, KeyGroupReader[] inputs, KeyGroupWriter[] outputs) throws Exception {
-        long[] read = new long[inputs.length];
+        long[] rowsRead = new long[inputs.length];
         PriorityQueue<Object> queue = new PriorityQueue<>();
         for (KeyGroupReader input : inputs) {
             if (input.next()) {
@@ -77,25 +74,25 @@ public final class KeyGroupMover extends StateMover {
         }
         while (!queue.isEmpty()) {
             KeyGroupReader input = (KeyGroupReader) queue.poll();
-            KeyGroupReader after = (KeyGroupReader) queue.peek();
-            if (after != null && input.compareTo(after) == 0) {
+            KeyGroupReader nextInput = (KeyGroupReader) queue.peek();
+            if (nextInput != null && input.compareTo(nextInput) == 0) {
                 throw new IllegalStateException("the state is damaged: key groups " + groups[input.index] + " and "
-                        + groups[after.index] + " have the same key");
+                        + groups[nextInput.index] + " have the same key");
             }
-            boolean more = true;
+            boolean hasRow = true;
             // A run of keys from the same input bypasses the queue.
-            while (more && (after == null || input.compareTo(after) < 0)) {
-                read[input.index]++;
+            while (hasRow && (nextInput == null || input.compareTo(nextInput) < 0)) {
+                rowsRead[input.index]++;
                 KeyGroupWriter output = outputs[input.group()];
                 if (output != null) {
                     output.add(input);
                 }
-                more = input.next();
+                hasRow = input.next();
             }
-            if (more) {
+            if (hasRow) {
                 queue.add(input);
             }
         }
-        return read;
+        return rowsRead;
     }
 }

@@ -18,7 +18,7 @@ import org.rocksdb.RocksIterator;
 import scala.Tuple3;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The rows of an old key group, in the order of their keys, at the version that is read. */
+/** The rows of an old key group, in the order of their keys. */
 final class KeyGroupReader extends GroupRows implements Comparable<Object> {
     /** Bytes of the column family's number, which precedes a key. */
     private static final int PREFIX_BYTES = 2;
@@ -27,37 +27,37 @@ final class KeyGroupReader extends GroupRows implements Comparable<Object> {
     private static final String ENCODERS =
             "org$apache$spark$sql$execution$streaming$state$RocksDBStateStoreProvider$$keyValueEncoderMap";
 
-    /** Its index among the readers of a task. */
+    /** The index of the reader in its task. */
     final int index;
 
     /** Whether keys begin with the number of their column family. */
-    final boolean prefixed;
+    final boolean hasFamilyPrefix;
 
     /** The column families (ColumnFamilyInfo) by name. */
     final Map<?, ?> families;
 
     private final PartitionReader<?> reader;
-    private final boolean keyed;
+    private final boolean hasKey;
     private final int maxParallelism;
-    private final Family[] byId;
+    private final Family[] byId; // by the number of the family; null if `hasKey` is false
     private final ReadOptions options;
     private final RocksIterator rows;
     private boolean started;
     private byte[] key;
 
-    /** Opens a key group; an operator without a key has a single group. */
-    KeyGroupReader(PartitionReader<?> reader, int index, int maxParallelism, boolean keyed) throws Exception {
+    /** Opens a key group; `hasKey` is false for an operator without a key, which has a single group. */
+    KeyGroupReader(PartitionReader<?> reader, int index, int maxParallelism, boolean hasKey) throws Exception {
         this.reader = reader;
         this.index = index;
-        this.keyed = keyed;
+        this.hasKey = hasKey;
         this.maxParallelism = maxParallelism;
         // Reading the first row loads the version from the checkpoint, including changelogs.
         reader.next();
         RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) PrivateMembers.call(reader, "provider");
         RocksDB rocksDb = provider.rocksDB();
         families = (Map<?, ?>) PrivateMembers.call(rocksDb, "colFamilyNameToInfoMap");
-        prefixed = ((Boolean) PrivateMembers.call(reader, "useColumnFamilies")).booleanValue();
-        byId = keyed ? families(provider) : null;
+        hasFamilyPrefix = ((Boolean) PrivateMembers.call(reader, "useColumnFamilies")).booleanValue();
+        byId = hasKey ? families(provider) : null;
         options = new ReadOptions().setTotalOrderSeek(true).setFillCache(false).setReadaheadSize(READ_AHEAD_BYTES);
         rows = ((org.rocksdb.RocksDB) PrivateMembers.call(rocksDb, "db")).newIterator(options);
         rows.seekToFirst();
@@ -92,16 +92,16 @@ final class KeyGroupReader extends GroupRows implements Comparable<Object> {
 
     /** Whether the row belongs to an internal column family of Spark. */
     boolean isInternal() {
-        return keyed && family().internal;
+        return hasKey && family().internal;
     }
 
     @Override
     int group() {
-        if (!keyed) {
+        if (!hasKey) {
             return 0;
         }
         Family family = family();
-        byte[] encoded = prefixed ? Arrays.copyOfRange(key, PREFIX_BYTES, key.length) : key;
+        byte[] encoded = hasFamilyPrefix ? Arrays.copyOfRange(key, PREFIX_BYTES, key.length) : key;
         UnsafeRow decoded = family.encoder.decodeKey(encoded);
         Object partitionKey = family.extractor.partitionKey(decoded);
         return family.group.apply((InternalRow) partitionKey).getInt(0);
@@ -115,7 +115,7 @@ final class KeyGroupReader extends GroupRows implements Comparable<Object> {
     }
 
     private Family family() {
-        int id = prefixed ? (int) RocksDBStateStoreProvider.getColumnFamilyBytesAsId(key) : 0;
+        int id = hasFamilyPrefix ? (int) RocksDBStateStoreProvider.getColumnFamilyBytesAsId(key) : 0;
         if (id >= byId.length || byId[id] == null) {
             throw new UnsupportedOperationException("Spark has no encoder for column family " + id);
         }
@@ -125,11 +125,11 @@ final class KeyGroupReader extends GroupRows implements Comparable<Object> {
     private Family[] families(RocksDBStateStoreProvider provider) throws Exception {
         Object extractors = PrivateMembers.call(reader, "cfPartitionKeyExtractors");
         Map<?, ?> encoders = (Map<?, ?>) PrivateMembers.call(provider, ENCODERS);
-        int highest = 0;
+        int highestId = 0;
         for (Object info : families.values()) {
-            highest = Math.max(highest, ((ColumnFamilyInfo) info).cfId());
+            highestId = Math.max(highestId, ((ColumnFamilyInfo) info).cfId());
         }
-        Family[] byId = new Family[highest + 1];
+        Family[] byId = new Family[highestId + 1];
         for (Map.Entry<?, ?> entry : encoders.entrySet()) {
             ColumnFamilyInfo info = (ColumnFamilyInfo) families.get(entry.getKey());
             Object extractor = CollectionConverters.asJava((scala.collection.Map<?, ?>) extractors).get(entry.getKey());
@@ -142,6 +142,7 @@ final class KeyGroupReader extends GroupRows implements Comparable<Object> {
         return byId;
     }
 
+    /** How to compute the key group of a row in a column family. */
     private final class Family {
         final RocksDBKeyStateEncoder encoder;
         final StatePartitionKeyExtractor extractor;

@@ -23,14 +23,14 @@ import scala.Option;
 
 /** A new key group: an empty store into which RocksDB ingests whole files, without inserting rows. */
 final class KeyGroupWriter {
-    private static final long FILE_BYTES = 64L << 20;
-    private static final String DEFAULT_FAMILY = "default";
+    /** Size from which a file is finished and another one begins. */
+    private static final long MAX_FILE_BYTES = 64L << 20;
 
     private final int group;
     private final RocksDBStateStoreProvider provider;
     private final StateStore store;
     private final RocksDB rocksDb;
-    private final Path folder;
+    private final Path folder; // has `files` until RocksDB ingests them
     private final EnvOptions environment = new EnvOptions();
     private final List<String> files = new ArrayList<>();
     private SstFileWriter writer;
@@ -38,50 +38,45 @@ final class KeyGroupWriter {
     private long internalRows;
     private boolean committed;
 
-    /**
-     * Opens an empty store.
-     *
-     * @param families the column families to write (StatePartitionWriterColumnFamilyInfo) by name
-     * @param template an old key group of the store
-     */
+    /** Opens an empty store like `template`; `newFamilies` has a StatePartitionWriterColumnFamilyInfo for each name. */
     KeyGroupWriter(int group, RocksDBStateStoreProvider provider, long batch,
-            scala.collection.Map<String, ?> families, KeyGroupReader template) throws Exception {
+            scala.collection.Map<String, ?> newFamilies, KeyGroupReader template) throws Exception {
         this.group = group;
         this.provider = provider;
         store = provider.getStore(batch, Option.empty(), false, true);
         rocksDb = provider.rocksDB();
-        if (template.prefixed) {
-            createFamilies(families, template.families);
+        if (template.hasFamilyPrefix) {
+            createFamilies(newFamilies, template.families);
         }
         folder = Files.createTempDirectory(rocksDb.localRootDir().toPath(), "moved");
     }
 
-    /** Creates the families in their old order: keys begin with the number of their family. */
-    private void createFamilies(scala.collection.Map<String, ?> written, Map<?, ?> old) throws Exception {
+    /** Creates the families in the order of their old numbers, as keys begin with the number of their family. */
+    private void createFamilies(scala.collection.Map<String, ?> newFamilies, Map<?, ?> oldFamilies) throws Exception {
         Map<Object, Object> byNumber = new TreeMap<>();
-        for (Map.Entry<?, ?> family : old.entrySet()) {
+        for (Map.Entry<?, ?> family : oldFamilies.entrySet()) {
             byNumber.put(Integer.valueOf(((ColumnFamilyInfo) family.getValue()).cfId()), family.getKey());
         }
         for (Object name : byNumber.values()) {
-            Option<?> info = written.get((String) name);
-            if (info.isDefined() && !DEFAULT_FAMILY.equals(name)) {
+            Option<?> info = newFamilies.get((String) name);
+            if (info.isDefined() && !StoreWriter.FAMILY.equals(name)) {
                 StatePartitionWriterColumnFamilyInfo family = (StatePartitionWriterColumnFamilyInfo) info.get();
                 StateStoreColFamilySchema schema = family.schema();
                 Object encoding = schema.keyStateEncoderSpec().get();
                 store.createColFamilyIfAbsent((String) name, schema.keySchema(), schema.valueSchema(),
                         (KeyStateEncoderSpec) encoding, family.useMultipleValuesPerKey(),
-                        ((ColumnFamilyInfo) old.get(name)).isInternal());
+                        ((ColumnFamilyInfo) oldFamilies.get(name)).isInternal());
             }
         }
         Map<?, ?> created = (Map<?, ?>) PrivateMembers.call(rocksDb, "colFamilyNameToInfoMap");
-        if (!created.equals(old)) {
-            throw new UnsupportedOperationException("The column families of the new store have other numbers: " + created + " instead of " + old);
+        if (!created.equals(oldFamilies)) {
+            throw new UnsupportedOperationException("The column families of the new store have other numbers: " + created + " instead of " + oldFamilies);
         }
     }
 
     /** Adds the current row of a reader; keys must be in ascending order. */
     void add(KeyGroupReader reader) throws Exception {
-        if (writer != null && writer.fileSize() > FILE_BYTES) {
+        if (writer != null && writer.fileSize() > MAX_FILE_BYTES) {
             finishFile();
         }
         if (writer == null) {
@@ -104,7 +99,7 @@ final class KeyGroupWriter {
         writer = null;
     }
 
-    /** Commits the store; returns its group, its rows, and the unique id of its version or an empty text. */
+    /** Commits the store; returns a line with the group, its number of rows, and the id of its version or nothing. */
     String commit() throws Exception {
         if (writer != null) {
             finishFile();

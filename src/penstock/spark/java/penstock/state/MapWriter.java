@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap$;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.types.StructType;
 
-/** A new key group of an in-memory store, written as a single snapshot. */
+/** A new key group of an in-memory store, written as a single snapshot; for `RowMover`. */
 final class MapWriter extends RowWriter {
     private final HDFSBackedStateStoreProvider provider;
     private final long version;
@@ -31,7 +31,7 @@ final class MapWriter extends RowWriter {
 
     @Override
     String commit() throws Exception {
-        // The store's own commit writes a delta, which would apply to the last version of the old group.
+        // The store's own commit would write a delta, which applies to the last version of the old group.
         PrivateMembers.call(provider, "writeSnapshotFile", version, map, "rescale");
         return rows + "\t";
     }

@@ -19,14 +19,14 @@ import org.apache.spark.util.SerializableConfiguration;
 
 import scala.Option;
 
-/** Moves the state of a store row by row, without Spark's offline tools: releases before 4.2 have none. */
+/** Moves the state of a store row by row, without Spark's offline tools, which exist since 4.2. */
 public final class RowMover extends GroupMover {
     private static final long serialVersionUID = 1L;
 
     private StructType keySchema;
     private StructType valueSchema;
-    private int keyColumns;
-    private int oldParallelism;
+    private int keyColumns; // 0 for an operator without a key, which has a single group
+    private int oldMaxParallelism;
 
     private StateStoreConf storeConf;
     private SerializableConfiguration hadoopConf;
@@ -36,21 +36,17 @@ public final class RowMover extends GroupMover {
     private String store;
     private long version;
 
-    /**
-     * Sets the source of the old groups: rows of key and value.
-     *
-     * @param keyColumns the number of leading key columns that rows are grouped by; 0 means a single group
-     */
-    public void setSource(PartitionReaderFactory readers, Object groups, int oldParallelism, int maxParallelism,
+    /** Sets the source of the old groups: rows of key and value, grouped by the first `keyColumns` key columns. */
+    public void setSource(PartitionReaderFactory readers, Object groups, int oldMaxParallelism, int maxParallelism,
             StructType keySchema, StructType valueSchema, int keyColumns) {
         setGroups(readers, groups, maxParallelism);
-        this.oldParallelism = oldParallelism;
+        this.oldMaxParallelism = oldMaxParallelism;
         this.keySchema = keySchema;
         this.valueSchema = valueSchema;
         this.keyColumns = keyColumns;
     }
 
-    /** Sets the target: the version and stores below a root folder, and the key encoding. */
+    /** Sets the target: the version of a store below a root folder, and the key encoding. */
     public void setTarget(StateStoreConf storeConf, SerializableConfiguration hadoopConf,
             KeyStateEncoderSpec keyEncoder, String root, long operator, String store, long version) {
         this.storeConf = storeConf;
@@ -70,7 +66,7 @@ public final class RowMover extends GroupMover {
     @Override
     RowWriter output(int group) throws Exception {
         StateStoreId id = new StateStoreId(root, operator, group, store);
-        // Spark creates the folder with the first file, or with version 1: a group without rows would have none.
+        // Spark creates the folder with the first file, or for version 1. Create it now, in case the group has no rows.
         Path folder = id.storeCheckpointLocation();
         folder.getFileSystem(hadoopConf.value()).mkdirs(folder);
         StateStoreProvider provider = StateStoreProvider$.MODULE$.createAndInit(
@@ -90,30 +86,30 @@ public final class RowMover extends GroupMover {
 
     private final class Rows extends SourceRows {
         private final int oldGroup;
-        private final UnsafeProjection oldProjection;
-        private final UnsafeProjection projection;
+        private final UnsafeProjection oldGroupOf;
+        private final UnsafeProjection newGroupOf;
 
         Rows(int group) throws Exception {
             super(reader(group), keySchema.length(), valueSchema.length());
             oldGroup = group;
-            oldProjection = projection(groupingSchema(), oldParallelism);
-            projection = projection(groupingSchema(), maxParallelism);
+            oldGroupOf = projection(groupingSchema(), oldMaxParallelism);
+            newGroupOf = projection(groupingSchema(), maxParallelism);
         }
 
         @Override
         boolean next() throws Exception {
-            boolean more = super.next();
-            if (more && keyColumns > 0 && oldProjection.apply(key()).getInt(0) != oldGroup) {
+            boolean hasRow = super.next();
+            if (hasRow && keyColumns > 0 && oldGroupOf.apply(key()).getInt(0) != oldGroup) {
                 // The key columns are wrong, or the state is damaged: nothing may be moved.
                 throw new IllegalStateException("key group " + oldGroup + " has a row of key group "
-                        + oldProjection.apply(key()).getInt(0));
+                        + oldGroupOf.apply(key()).getInt(0));
             }
-            return more;
+            return hasRow;
         }
 
         @Override
         int group() {
-            return keyColumns > 0 ? projection.apply(key()).getInt(0) : 0;
+            return keyColumns > 0 ? newGroupOf.apply(key()).getInt(0) : 0;
         }
     }
 }

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 abstract class RowWriter {
     abstract void add(UnsafeRow key, UnsafeRow value) throws Exception;
 
-    /** Writes the group; returns its rows and the unique id of its version or an empty text. */
+    /** Writes the group; returns its number of rows, a tab, and the unique id of its version if it has one. */
     abstract String commit() throws Exception;
 
     abstract void close() throws Exception;

@@ -52,23 +52,23 @@ public final class SnapshotMover extends StateMover {
 
     private final class Rows extends SourceRows {
         private final StatePartitionKeyExtractor extractor;
-        private final UnsafeProjection projection;
-        private final boolean keyed;
+        private final UnsafeProjection newGroupOf;
+        private final boolean hasKey;
 
         Rows(int group) throws Exception {
             super(reader(group), keySchema.length(), valueFields);
             extractor = extractor();
-            keyed = extractor.partitionKeySchema().length() > 0;
-            projection = projection(extractor.partitionKeySchema(), maxParallelism);
+            hasKey = extractor.partitionKeySchema().length() > 0;
+            newGroupOf = projection(extractor.partitionKeySchema(), maxParallelism);
         }
 
         @Override
         int group() {
-            if (!keyed) {
+            if (!hasKey) {
                 return 0;
             }
             Object partitionKey = extractor.partitionKey(key());
-            return projection.apply((InternalRow) partitionKey).getInt(0);
+            return newGroupOf.apply((InternalRow) partitionKey).getInt(0);
         }
     }
 }

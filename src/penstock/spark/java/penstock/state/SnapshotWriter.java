@@ -6,7 +6,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 
-/** A new key group of an in-memory store with snapshots: an empty store at a version, committed as a snapshot. */
+/** Writes a new key group of an in-memory store: adds rows to an empty store, and commits them as a snapshot. */
 final class SnapshotWriter extends StoreWriter {
     private static final String PACKAGE = "org.apache.spark.sql.execution.streaming.state.";
 
@@ -19,20 +19,19 @@ final class SnapshotWriter extends StoreWriter {
         this.batch = batch;
     }
 
-    /** Creates an empty store by reflection: the provider can open a version only by loading it. */
+    /** Creates an empty store by reflection: the provider could only load a version. TRUE forces a snapshot. */
     private static StateStore empty(HDFSBackedStateStoreProvider provider, long batch) throws Exception {
         Class<?> type = Class.forName(PACKAGE + "HDFSBackedStateStoreProvider$HDFSBackedStateStore", true,
                 provider.getClass().getClassLoader());
         Constructor<?> constructor = type.getConstructors()[0];
         Object map = PrivateMembers.call(provider, "createHDFSBackedStateStoreMap");
-        return (StateStore) constructor.newInstance(
-                new Object[] {provider, Long.valueOf(batch), map, Boolean.TRUE});
+        return (StateStore) constructor.newInstance(new Object[] {provider, Long.valueOf(batch), map, Boolean.TRUE});
     }
 
     @Override
     String commit() throws Exception {
         commitStore();
-        // Spark also writes a delta, which would be wrong on top of the old group's versions.
+        // Spark also writes a delta to the empty store. In the checkpoint, it would follow the versions of the old group.
         Path folder = (Path) PrivateMembers.call(provider, "baseDir");
         provider.fm().delete(new Path(folder, (batch + 1) + ".delta"));
         return rows + "\t";

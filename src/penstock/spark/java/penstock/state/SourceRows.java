@@ -22,11 +22,11 @@ abstract class SourceRows extends GroupRows {
 
     @Override
     boolean next() throws Exception {
-        boolean more = reader.next();
-        if (more) {
+        boolean hasRow = reader.next();
+        if (hasRow) {
             row = (InternalRow) (Object) reader.get();
         }
-        return more;
+        return hasRow;
     }
 
     UnsafeRow key() {

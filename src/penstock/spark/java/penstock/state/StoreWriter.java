@@ -4,8 +4,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 
-/** A new key group that is written through its store, opened at a version. */
+/** Writes a new key group through a state store of Spark that is empty at first. */
 abstract class StoreWriter extends RowWriter {
+    /** Spark's default column family. */
     static final String FAMILY = "default";
 
     private final StateStoreProvider provider;

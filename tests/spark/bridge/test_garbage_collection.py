@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from py4j.java_gateway import JavaObject
 
-from penstock.spark.bridge import garbage
+from penstock.spark.bridge import garbage_collection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -26,10 +25,10 @@ _LAST_JOB = 250
 
 @pytest.fixture(autouse=True)
 def _without_pythons_own_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "_DELAY_SECONDS", 0.5)  # time to return from a job on a busy machine
-    monkeypatch.setattr(garbage, "_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(garbage, "_last", 0.0)  # an earlier collection may have delayed the next
-    monkeypatch.setattr(garbage, "_next", 0.0)
+    monkeypatch.setattr(garbage_collection, "_DELAY_SECONDS", 0.5)  # time to return from a job on a busy machine
+    monkeypatch.setattr(garbage_collection, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(garbage_collection, "_last_collection", 0.0)  # an earlier collection may have delayed the next
+    monkeypatch.setattr(garbage_collection, "_next_collection", 0.0)
     gc.collect()
     gc.disable()
     yield
@@ -59,14 +58,14 @@ def test_jobs_are_freed_when_the_heap_fills(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, filled: float, is_freed: bool
 ) -> None:
     """On a busy machine a collection may run while jobs still return; then the next collection frees them."""
-    monkeypatch.setattr(garbage, "_FILLED", filled)
+    monkeypatch.setattr(garbage_collection, "_MIN_HEAP_FRACTION", filled)
     assert any(left_by_three_jobs(spark, env) <= _LAST_JOB for _ in range(3)) is is_freed
 
 
 def test_concurrent_jobs_share_a_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[float] = []
-    monkeypatch.setattr(garbage, "_is_filled", lambda: bool(checks.append(time.monotonic())))
+    monkeypatch.setattr(garbage_collection, "_is_heap_filled", lambda: bool(checks.append(time.monotonic())))
     for _ in range(20):
-        garbage.collect_soon()
+        garbage_collection.collect_soon()
     time.sleep(1.0)
     assert len(checks) == 1

@@ -20,7 +20,7 @@ class LogEntry:
 
     version: str
     content: dict[str, Any]
-    rest: tuple[str, ...] = ()
+    further_lines: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str, path: str) -> Self:
@@ -35,7 +35,7 @@ class LogEntry:
         return cls(version, content, tuple(lines[1:]))
 
     def __str__(self) -> str:
-        return "\n".join((self.version, json.dumps(self.content, separators=(",", ":")), *self.rest))
+        return "\n".join((self.version, json.dumps(self.content, separators=(",", ":")), *self.further_lines))
 
 
 class OffsetEntry(LogEntry):
@@ -43,26 +43,19 @@ class OffsetEntry(LogEntry):
 
     @property
     def conf(self) -> dict[str, str]:
-        """The settings that are fixed with the first batch."""
+        """The Spark settings that stay as they were at the first batch of the query."""
         return dict(self.content.get("conf", {}))
 
     @property
     def max_parallelism(self) -> int | None:
-        """The number of state partitions."""
+        """The number of state partitions; None if the entry has no such setting."""
         value = self.conf.get(SHUFFLE_PARTITIONS)
         return int(value) if value else None
 
     @property
-    def sources(self) -> list[dict[str, Any]]:
-        """The end offset of each source; empty if it is not a JSON object."""
-        offsets = []
-        for line in self.rest:
-            try:
-                offset = json.loads(line)
-            except ValueError:
-                offset = None
-            offsets.append(offset if isinstance(offset, dict) else {})
-        return offsets
+    def source_offsets(self) -> list[dict[str, Any]]:
+        """The end offset of each source; an empty mapping for an offset that is not a JSON object."""
+        return list(map(parse_offset, self.further_lines))
 
     def with_max_parallelism(self, number: int) -> Self:
         """Return the entry with another number of state partitions."""
@@ -70,7 +63,7 @@ class OffsetEntry(LogEntry):
 
 
 class CommitEntry(LogEntry):
-    """The commit of a batch: its next watermark, and in format version 2 the ids of its state versions."""
+    """The commit of a batch: the next watermark, and in format version 2 the ids of the new state versions."""
 
     @property
     def format_version(self) -> int:
@@ -78,7 +71,7 @@ class CommitEntry(LogEntry):
         return int(self.version[1:])
 
     def with_checkpoint_ids(self, ids: dict[int, list[list[str]]]) -> Self:
-        """Return the entry with other unique ids, by operator: for each key group those of its stores."""
+        """Return the entry with other ids of state versions (by operator, key group, store); unchanged in version 1."""
         if self.format_version == 1:
             return self
         by_operator = {str(operator): groups for operator, groups in ids.items()}
@@ -100,7 +93,7 @@ class OperatorEntry(LogEntry):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The names of its stores."""
+        """The names of the operator's stores; most operators have a single store, joins up to four."""
         return tuple(str(store["storeName"]) for store in self.content["stateStoreInfo"])
 
     def with_max_parallelism(self, number: int) -> Self:
@@ -109,16 +102,26 @@ class OperatorEntry(LogEntry):
         return replace(self, content=self.content | {"stateStoreInfo": stores})
 
 
+def parse_offset(reported: object) -> dict[str, Any]:
+    """Return the offset of a source, which Spark reports as an object or as JSON text; empty if it is neither."""
+    if isinstance(reported, str):
+        try:
+            reported = json.loads(reported)
+        except ValueError:
+            return {}
+    return reported if isinstance(reported, dict) else {}
+
+
 def parse_snapshot_metadata(text: str, path: str) -> tuple[int | None, int]:
-    """Return the keys of a RocksDB snapshot, None if they were not counted, and the bytes of its SST files.
+    """Return the number of keys of a RocksDB snapshot, None if not counted, and the bytes of its SST files.
 
     Raise `StateError` if the text of the file ``metadata`` is damaged.
     """
     try:
         content = json.loads(text.partition("\n")[2])
         keys = int(content["numKeys"])
-        internal = max(int(content.get("numInternalKeys", 0)), 0)
-        size = sum(int(file["sizeBytes"]) for file in content["sstFiles"])
+        internal_keys = max(int(content.get("numInternalKeys", 0)), 0)
+        sst_bytes = sum(int(file["sizeBytes"]) for file in content["sstFiles"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError.unreadable(path, f"its metadata is {text[:40]!r}") from error
-    return keys + internal if keys >= 0 else None, size
+    return keys + internal_keys if keys >= 0 else None, sst_bytes

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 SOURCE = ROOT / "src" / "penstock"
-PRIVATE = {"_handle", "_bridge", "_get_object_id"}
+PRIVATE_ATTRIBUTES = {"_handle", "_bridge", "_get_object_id"}
 """Attributes of wrappers for use inside `penstock.spark` only."""
-BRIDGE_ATTRIBUTES = {"spark", "session", "owns"}
+PURE_BRIDGE_ATTRIBUTES = {"spark", "session", "owns"}
 """Attributes of a `Bridge` that do not access the JVM."""
-JVM = (JavaObject, JavaMember, JavaClass, JavaPackage, JVMView)
+JVM_CLASSES = (JavaObject, JavaMember, JavaClass, JavaPackage, JVMView)
 
 
-def leaks(text: str) -> list[str]:
+def jvm_accesses(text: str) -> list[str]:
     """Return the expressions in a module's source that access the JVM through a wrapper or a bridge."""
-    leaking = []
+    accesses = []
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Attribute):
             continue
         owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
-        is_private = node.attr in PRIVATE and owner != "self"
-        uses_bridge = owner.lstrip("_") == "bridge" and node.attr not in BRIDGE_ATTRIBUTES
+        is_private = node.attr in PRIVATE_ATTRIBUTES and owner != "self"
+        uses_bridge = owner.lstrip("_") == "bridge" and node.attr not in PURE_BRIDGE_ATTRIBUTES
         if is_private or uses_bridge:
-            leaking.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return leaking
+            accesses.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return accesses
 
 
-class Surface:
+class SparkInterface:
     """The functions and classes of `penstock.spark` that other packages import, and the classes in their signatures."""
 
     def __init__(self, modules: list[Path]) -> None:
@@ -51,20 +51,20 @@ class Surface:
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }
         self._classes = {name: (module, name) for (module, name), node in self._definitions.items() if _is_class(node)}
-        todo = [name for path in modules for name in _imported(ast.parse(path.read_text()))]
+        pending = [name for path in modules for name in _imported(ast.parse(path.read_text()))]
         self.names: set[tuple[str, str]] = set()
-        while todo:
-            name = todo.pop()
+        while pending:
+            name = pending.pop()
             if name in self._definitions and name not in self.names:
                 self.names.add(name)
-                todo += [
+                pending += [
                     self._classes[class_name]
                     for _, hint in _hints(self._definitions[name])
                     for class_name in _names(hint) & set(self._classes)
                 ]
 
-    def untyped(self) -> list[str]:
-        """Return the parameters and results of type ``Any``; ``Mapping[str, Any]`` is allowed for JSON."""
+    def untyped_hints(self) -> list[str]:
+        """Describe the parameters and results of type ``Any``; ``Mapping[str, Any]`` is allowed for JSON."""
         return [
             f"{module}: {where} is {ast.unparse(hint)}"
             for module, name in sorted(self.names)
@@ -121,7 +121,7 @@ def _names(hint: ast.expr) -> set[str]:
 
 
 def _is_jvm_object(value: object, depth: int = 2) -> bool:
-    if isinstance(value, JVM):
+    if isinstance(value, JVM_CLASSES):
         return True
     if not depth or not isinstance(value, list | tuple | set | frozenset | dict):
         return False
@@ -130,7 +130,7 @@ def _is_jvm_object(value: object, depth: int = 2) -> bool:
 
 
 @contextmanager
-def guarded() -> Iterator[set[str]]:
+def collect_jvm_variables() -> Iterator[set[str]]:
     """Collect the local variables outside of `penstock.spark` that hold an object of the JVM during the block."""
     variables: set[str] = set()
 

@@ -1,12 +1,13 @@
-"""The package's Java classes: compiled when the wheel was built, or at first use; executors receive them, too.
+"""Penstock's Java classes, compiled when the wheel was built, or at first use.
 
-A room has its sources in a folder ``java``, with a folder for each Java package. Classes have unique simple names, by
-which Python refers to them. A wheel has the classes in ``spark/java/penstock-spark4.3.jar``, compiled with Spark 4.3.
-On another release of Spark, and if the package runs from its sources, Spark's own Janino compiles them, see
-`CompiledClasses`.
+The sources are in the folders ``java`` of the packages `penstock.spark`, `penstock.duckdb` and so on, with a folder for
+each Java package. Classes have unique simple names, by which Python refers to them. A wheel has the classes in
+``spark/java/penstock-spark4.3.jar``, compiled with Spark 4.3. For another release of Spark, and if Penstock runs from
+its sources, the Janino compiler of Spark compiles them, see `CompiledClasses`. Executors get a jar
+with each class that tasks use (`on_executors`).
 
-The sources suit both compilers: Janino supports no lambdas, and of generic types only the variables of loops. Results
-of other generic methods are cast, through ``Object`` where ``javac -Xlint:all`` would report a redundant cast.
+Both ``javac`` and Janino compile the sources. Janino supports no lambdas, and generic types only for loop variables. So
+other generic results are cast, through ``Object`` where ``javac -Xlint:all`` would report a redundant cast.
 """
 
 from __future__ import annotations
@@ -15,35 +16,34 @@ import tempfile
 import threading
 import zipfile
 from atexit import register
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from importlib.resources.abc import Traversable
-
     from penstock.spark.bridge.jvm import Bridge
 
 _PACKAGE = resources.files("penstock")
-_JANINO_FILES = "org.codehaus.commons.compiler.util.resource"
+_JANINO_RESOURCE_PACKAGE = "org.codehaus.commons.compiler.util.resource"
 _LOCK = threading.RLock()
-_FILES = ExitStack()
+_FILES = ExitStack()  # deletes temporary files when Python exits
 register(_FILES.close)
 _JVMS: WeakKeyDictionary[Any, JavaClasses] = WeakKeyDictionary()
 """The classes of each JVM. They outlive a Spark application: py4j identifies classes by name."""
 
 
 def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
-    """Return the shared instance of a stateless class; see `new_instance`."""
+    """Return the shared instance of a stateless class, see `new_instance`."""
     with _LOCK:
         return _classes(bridge).helper(bridge, name, on_executors=on_executors)
 
 
 def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any:
-    """Return a new instance of the class in ``NAME.java``; raise `Py4JJavaError` if it does not compile."""
+    """Return a new instance of the class in ``NAME.java``; raise `Py4JJavaError` if it does not fit this Spark."""
     with _LOCK:
         return _classes(bridge).new_instance(bridge, name, on_executors=on_executors)
 
@@ -56,13 +56,13 @@ def _classes(bridge: Bridge) -> JavaClasses:
 
 
 def shipped_jar(version: tuple[int, int]) -> Path | None:
-    """Return the jar with the classes for a release of Spark, None if the package has none."""
+    """Return the jar with the classes for a release of Spark, None if Penstock was installed without such a jar."""
     jar = _PACKAGE.joinpath("spark", "java", f"penstock-spark{version[0]}.{version[1]}.jar")
     return _FILES.enter_context(resources.as_file(jar)) if jar.is_file() else None
 
 
 LoadedClass = tuple[Any, Path | None]
-"""A class, and the jar that brings it to executors; None if only the driver needs the class."""
+"""A class, and the jar that executors load it from; None if only the driver needs the class."""
 
 
 class JavaClasses:
@@ -76,7 +76,7 @@ class JavaClasses:
     def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return the shared instance of a class."""
         if name in self._helpers:
-            self._send(bridge, name)
+            self._send_jar(bridge, name)  # the session may belong to another application
         else:
             self._helpers[name] = self.new_instance(bridge, name, on_executors=on_executors)
         return self._helpers[name]
@@ -85,11 +85,11 @@ class JavaClasses:
         """Return a new object of a class."""
         if name not in self._loaded:
             self._loaded[name] = self._origin.load(bridge, name, on_executors=on_executors)
-        self._send(bridge, name)
+        self._send_jar(bridge, name)
         constructor = self._loaded[name][0].getDeclaredConstructor(bridge.new_array("java.lang.Class", []))
         return constructor.newInstance(bridge.new_array("java.lang.Object", []))
 
-    def _send(self, bridge: Bridge, name: str) -> None:
+    def _send_jar(self, bridge: Bridge, name: str) -> None:
         _, jar = self._loaded[name]
         if jar is not None:
             self.helper(bridge, "Artifacts", on_executors=False).addJar(bridge.session, str(jar))
@@ -103,7 +103,7 @@ class ShippedClasses:
         with zipfile.ZipFile(jar) as archive:
             self._names = _full_names(archive.namelist())
         urls = bridge.new_array("java.net.URL", [bridge.find("java.io.File")(str(jar)).toURI().toURL()])
-        self._loader = bridge.find("java.net.URLClassLoader")(urls, _spark_classes(bridge))
+        self._loader = bridge.find("java.net.URLClassLoader")(urls, _spark_class_loader(bridge))
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:  # noqa: ARG002
         """Return a class."""
@@ -114,41 +114,41 @@ class CompiledClasses:
     """Classes that Janino compiles.
 
     A class that does not compile with the running Spark breaks the compilation of all other classes of its class
-    loader. Some classes of tasks need recent releases, so each has a class loader of its own.
+    loader. Some classes for executors need recent releases of Spark, so each class for executors has its own loader.
     """
 
     def __init__(self, bridge: Bridge) -> None:
-        self._sources = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
+        self._sources = bridge.find(f"{_JANINO_RESOURCE_PACKAGE}.MapResourceFinder")()
         sources = dict(_java_sources())
-        for path, source in sources.items():
-            self._sources.addResource(path, source.read_text())
+        for path, file in sources.items():
+            self._sources.addResource(path, file.read_text())
         self._names = _full_names(sources)
-        self._driver = self._compiler(bridge, bridge.find("java.util.HashMap")())
+        self._driver_loader = self._compiler(bridge, bridge.find("java.util.HashMap")())
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
-        """Return a class; its jar includes the classes that it uses."""
+        """Return a class; its jar includes all classes of Penstock that it uses."""
         if not on_executors:
-            return self._driver.loadClass(self._names[name]), None
-        codes = bridge.find("java.util.HashMap")()
-        compiled = self._compiler(bridge, codes).loadClass(self._names[name])
+            return self._driver_loader.loadClass(self._names[name]), None
+        class_files = bridge.find("java.util.HashMap")()
+        compiled = self._compiler(bridge, class_files).loadClass(self._names[name])
         jar = Path(_FILES.enter_context(tempfile.TemporaryDirectory(prefix="penstock-"))) / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
-            for file in codes:
-                archive.writestr(str(file), bytes(codes[file]))
+            for file in class_files:
+                archive.writestr(str(file), bytes(class_files[file]))
         return compiled, jar
 
-    def _compiler(self, bridge: Bridge, codes: Any) -> Any:
-        """Return a class loader that compiles, and stores the class files in a map by file name."""
-        existing = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
-        created = bridge.find(f"{_JANINO_FILES}.MapResourceCreator")(codes)
+    def _compiler(self, bridge: Bridge, class_files: Any) -> Any:
+        """Return a class loader that compiles the sources, and adds the class files to a map by file name."""
+        no_class_files = bridge.find(f"{_JANINO_RESOURCE_PACKAGE}.MapResourceFinder")()
+        output = bridge.find(f"{_JANINO_RESOURCE_PACKAGE}.MapResourceCreator")(class_files)
         return bridge.find("org.codehaus.janino.CachingJavaSourceClassLoader")(
-            _spark_classes(bridge), self._sources, "UTF-8", existing, created
+            _spark_class_loader(bridge), self._sources, "UTF-8", no_class_files, output
         )
 
 
 def _java_sources() -> Iterator[tuple[str, Traversable]]:
-    """Return all Java sources, each with its path such as ``penstock/plans/PlanReader.java``."""
-    folders = [(room.joinpath("java"), "") for room in _PACKAGE.iterdir() if room.joinpath("java").is_dir()]
+    """Yield all Java sources, each with its path such as ``penstock/plans/PlanReader.java``."""
+    folders = [(package.joinpath("java"), "") for package in _PACKAGE.iterdir() if package.joinpath("java").is_dir()]
     while folders:
         folder, path = folders.pop()
         for entry in folder.iterdir():
@@ -164,5 +164,5 @@ def _full_names(files: Iterable[str]) -> dict[str, str]:
     return {name.rpartition(".")[2]: name for name in names}
 
 
-def _spark_classes(bridge: Bridge) -> Any:
+def _spark_class_loader(bridge: Bridge) -> Any:
     return bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader()

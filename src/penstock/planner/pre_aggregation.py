@@ -17,21 +17,20 @@ Fewer rows are shuffled and joined. This is eager aggregation: W. P. Yan and P.-
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_count
-from penstock.config.options import EARLY_SUMS
+from penstock.config.options import PRE_AGGREGATION
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph.labels import listed, table_name
-from penstock.planner.draft import Note
-from penstock.spark.plans.early_sums import LaterJoin, RowsRead, find_later_joins
+from penstock.planner.draft import DraftChoice
 from penstock.spark.plans.fragment import rebuild
+from penstock.spark.plans.join_pre_aggregation import JoinPreAggregation, RowsRead, find_join_pre_aggregations
 from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 _MIN_REDUCTION = 4.0
@@ -48,10 +47,10 @@ def reduction_factor(rows: float, bounds: Iterable[int], read: Iterable[RowsRead
     """Estimate the factor by which a pre-aggregation reduces rows, from the sizes of tables.
 
     `rows` is the number of rows of the table that is joined later, an upper bound of the number of distinct keys.
-    `bounds` are the numbers of distinct values of the other grouping columns. `read` are the tables that the rows come
-    from; the largest provides the number of rows.
+    `bounds` are upper bounds of the numbers of distinct values of the other grouping columns. `read` are the tables
+    that the aggregated rows come from; the join of these tables is assumed to have as many rows as the largest.
 
-    >>> from penstock.spark.plans.early_sums import Condition, RowsRead
+    >>> from penstock.spark.plans.join_pre_aggregation import Condition, RowsRead
     >>> reduction_factor(100, [], [RowsRead(10_000, (Condition("EqualTo", ("7",)),))])
     10.0
     """
@@ -59,27 +58,27 @@ def reduction_factor(rows: float, bounds: Iterable[int], read: Iterable[RowsRead
     selectivities: dict[tuple[str, ...], float] = {}
     for condition in (condition for table in tables for condition in table.conditions):
         selectivity = _SELECTIVITY.get(condition.kind, _DEFAULT_SELECTIVITY)
-        # Conditions on the same columns are correlated, so only the strictest counts.
+        # Conditions on the same columns are correlated, so only the most selective condition is used.
         selectivities[condition.columns] = min(selectivity, selectivities.get(condition.columns, 1.0))
     return prod(selectivities.values()) * max(table.rows for table in tables) / max(rows * prod(bounds), 1.0)
 
 
-def with_early_sums(plan: LogicalNode, broadcast_threshold: int) -> tuple[LogicalNode, list[Note]]:
-    """Return a plan that pre-aggregates rows before joins if that leaves far fewer rows, and the decisions.
+def with_pre_aggregation(plan: LogicalNode, broadcast_threshold: int) -> tuple[LogicalNode, list[DraftChoice]]:
+    """Return a plan that pre-aggregates rows before joins if that reduces them enough, and the decisions.
 
-    Tables of up to `broadcast_threshold` bytes are broadcast, so their join partners are not shuffled.
+    Tables of up to `broadcast_threshold` bytes are broadcast: rows that join them are not shuffled or pre-aggregated.
     """
     replacements: dict[LogicalNode, LogicalPlan] = {}
-    notes = []
+    choices = []
     for node in plan.walk():
         if node.name != "Aggregate" or not _is_over_join(node):
             continue
-        candidates = [join for join in find_later_joins(node) if join.bytes > broadcast_threshold]
+        candidates = [join for join in find_join_pre_aggregations(node) if join.bytes > broadcast_threshold]
         best = max(candidates, key=_reduction, default=None)
         if best is not None and _reduction(best) >= _MIN_REDUCTION:
             replacements[node] = best.plan
-            notes.append(_note(best))
-    return (read_plan(rebuild(plan, replacements)) if replacements else plan), notes
+            choices.append(_choice(best))
+    return (read_plan(rebuild(plan, replacements)) if replacements else plan), choices
 
 
 def _is_over_join(aggregate: LogicalNode) -> bool:
@@ -89,20 +88,20 @@ def _is_over_join(aggregate: LogicalNode) -> bool:
     return below.name == "Join"
 
 
-def _reduction(join: LaterJoin) -> float:
+def _reduction(join: JoinPreAggregation) -> float:
     return reduction_factor(join.rows, join.bounds, join.read)
 
 
-def _note(join: LaterJoin) -> Note:
-    table, others, keys = _name(join.table), _name(join.largest), listed(join.keys, "columns")
+def _choice(join: JoinPreAggregation) -> DraftChoice:
+    joined_table, aggregated, keys = _name(join.table), _name(join.largest), listed(join.keys, "columns")
     factor = round(_reduction(join))
     reason = f"this reduces its rows by a factor of about {factor:,}, estimated from the sizes of both tables"
-    sentence = f"{others} is pre-aggregated by {keys} before the join with {table}, as {reason}"
-    explanation = Explanation(sentence, EARLY_SUMS.key, tables=(others, table))
+    sentence = f"{aggregated} is pre-aggregated by {keys} before the join with {joined_table}, as {reason}"
+    explanation = Explanation(sentence, PRE_AGGREGATION.key, tables=(aggregated, joined_table))
     rows = round(max(source.rows for source in join.read))
-    figures = {"rows": rows, f"rows of {table}": round(join.rows), "times fewer": factor}
-    chosen = f"by {keys}, before the join with {table} of about {show_count(round(join.rows), 'row')}"
-    return Note(others, chosen, reason, DecisionKind.EARLY_AGGREGATION, figures, lambda *_: explanation)
+    figures = {"rows": rows, f"rows of {joined_table}": round(join.rows), "times fewer": factor}
+    chosen = f"by {keys}, before the join with {joined_table} of about {show_count(round(join.rows), 'row')}"
+    return DraftChoice(aggregated, chosen, reason, DecisionKind.EARLY_AGGREGATION, figures, lambda *_: explanation)
 
 
 def _name(table: LogicalNode) -> str:

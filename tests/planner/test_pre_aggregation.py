@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,14 +11,12 @@ from hypothesis import strategies as st
 
 from penstock import Environment
 from penstock.decisions.log import DecisionKind
-from penstock.planner import early_sums
-from penstock.planner.early_sums import reduction_factor
-from penstock.spark.plans.early_sums import Condition, RowsRead
+from penstock.planner import pre_aggregation
+from penstock.planner.pre_aggregation import reduction_factor
+from penstock.spark.plans.join_pre_aggregation import Condition, RowsRead
 from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
 EQUAL, RANGE = Condition("EqualTo", ("1",)), Condition("LessThan", ("2",))
@@ -59,7 +58,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def forced(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """Pre-aggregates whenever possible, even if it does not pay off."""
-    monkeypatch.setattr(early_sums, "_MIN_REDUCTION", 0.0)
+    monkeypatch.setattr(pre_aggregation, "_MIN_REDUCTION", 0.0)
     return Environment(spark, config=OPTIONS, progress=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,9 @@ import penstock
 from penstock.connectors import FileSink
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.plans import catalyst
-from tests.support.wall import guarded
+from tests.support.jvm_boundary import collect_jvm_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -53,7 +52,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("wall")
+    folder = tmp_path_factory.mktemp("boundary")
     spark.range(0, 20_000, 1, 3).selectExpr("id % 97 k", "id % 7 j", "id v").write.parquet(str(folder / "facts"))
     spark.range(0, 97, 1, 3).selectExpr("id k", "id % 10 w").write.parquet(str(folder / "few"))
     spark.range(7).selectExpr("id j", "concat('n', id % 3) n").write.partitionBy("n").parquet(str(folder / "names"))
@@ -67,7 +66,7 @@ def test_jvm_objects_stay_in_the_spark_package(
     make_env: Callable[..., Environment], tables: Any, mode: str, tmp_path: Path
 ) -> None:
     env = make_env(**MODES[mode])
-    with guarded() as violations:
+    with collect_jvm_variables() as violations:
         for query in QUERIES.values():
             env.collect(query(tables))
         sums = tables.facts.groupBy("k").agg(F.sum("v").alias("s"))
@@ -81,6 +80,6 @@ def test_jvm_objects_stay_in_the_spark_package(
 def test_the_guard_detects_a_jvm_object(spark: SparkSession) -> None:
     elsewhere = {"__name__": "penstock.planner.fictional"}
     exec("def step(plan):\n    held = [plan._handle]\n", elsewhere)
-    with guarded() as violations:
+    with collect_jvm_variables() as violations:
         elsewhere["step"](catalyst.analyzed_plan(Bridge(spark), spark.range(1)))
     assert violations == {"penstock.planner.fictional, step: held"}

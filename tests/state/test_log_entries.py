@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, parse_snapshot_metadata
+from penstock.state.log_entries import CommitEntry, OffsetEntry, OperatorEntry, parse_snapshot_metadata
 
 OFFSETS = 'v1\n{"batchWatermarkMs":7,"conf":{"spark.sql.shuffle.partitions":"4","x":"y"}}\n{"logOffset":1}\n-'
 OPERATOR = (

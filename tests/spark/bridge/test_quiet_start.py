@@ -28,7 +28,7 @@ PROGRAM = """
 import subprocess, sys, time
 from pyspark.core import context
 from penstock.errors import PenstockError
-from penstock.spark.bridge.quiet import quiet
+from penstock.spark.bridge.quiet_start import quiet_start
 
 def launch(conf):
     subprocess.run([sys.executable, "-c", {jvm!r}])
@@ -38,7 +38,7 @@ def launch(conf):
 
 plain = context.launch_gateway = launch
 try:
-    with quiet():
+    with quiet_start():
         print(context.launch_gateway(None), flush=True)
 except PenstockError as error:
     print(error)

@@ -1,4 +1,4 @@
-"""Scans that a source builds while its job runs, as replacements of leaves of the plan."""
+"""Plans that a source provides while its job runs (`ProvidedScan`), as replacements of leaves of the job's plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProvidedPlan:
-    """The plan of a DataFrame that replaces a leaf; columns of the leaf that the DataFrame lacks must be unused."""
+    """The plan of a DataFrame that replaces a leaf. It may lack columns of the leaf that the query does not use."""
 
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
@@ -32,22 +32,22 @@ class ProvidedPlan:
 
     @cached_property
     def listing(self) -> FileListing | None:
-        """The files that it reads, None if it is not a file scan."""
+        """The files that the plan reads, None if it is not a scan of files that Spark splits by size."""
         return None if self._file_leaf is None else files.list_files(self._file_leaf, self._plan)
 
     @cached_property
     def partitions(self) -> int:
-        """The number of tasks that read it."""
+        """The number of tasks of the plan."""
         return int(self._df._jdf.queryExecution().toRdd().getNumPartitions())
 
     def set_split_size(self, settings: dict[str, str]) -> None:
-        """Split the files by other settings."""
+        """Split the files by settings of `files.split_settings`; only for a plan with a `listing`."""
         assert self._file_leaf is not None
         leaf = files.with_split_size(self._file_leaf, clone_with(self._bridge.session, settings))
         self._split_plan = fragment.rebuild(self._plan, {self._file_leaf: leaf})
 
     def as_leaf(self, output: Attributes) -> LogicalPlan:
-        """Return the plan with the columns of a leaf; columns that it lacks are null."""
+        """Return the plan with `output`, the columns of the leaf; columns that the plan lacks are null."""
         bridge = self._bridge
         columns = {str(column.name()): column for column in items(self._split_plan.output._handle)}
         literal = bridge.companion(EXPRESSIONS + "Literal")

@@ -1,12 +1,13 @@
-"""The task of a consumer that pulls its rows in chunks from Spark's task, a batch at a time.
+"""The Python process of a consumer, which pulls chunks of rows from the JVM of its task, a batch at a time.
 
-It replaces the barrier stage where Spark cannot run one, see `penstock.rebalance.task`.
+It is used where Spark cannot run the barrier stage of `penstock.rebalance.task`.
 """
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,21 +15,23 @@ from penstock.errors import RebalanceError
 from penstock.rebalance.task import SubtaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
     from pyspark import Accumulator
 
     from penstock.rebalance.task import MapFunction
 
-_NEXT = b"n"
+_REQUEST_BATCH = b"n"
 _BATCH, _END, _FAILED = b"b", b"e", b"x"
+"""The first byte of an answer: a batch follows, there are no more rows, or an error message follows."""
 _CONNECT_SECONDS = 20.0
 
 
 @dataclass(eq=False)
 class PullTask:
-    """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process. Its input is a single ticket."""
+    """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process.
+
+    Its input is a single row, the ticket: an address of the JVM of its task, and the consumer's secret.
+    """
 
     function: MapFunction
     reports: Accumulator[list[dict[str, object]]]
@@ -51,16 +54,13 @@ class PullTask:
 
 
 class PulledBatches:
-    """Iterator over the batches of a consumer, and a context manager.
-
-    `host`, `port` and `secret` are the address of Spark's task on this machine, and the consumer's secret.
-    """
+    """Iterator over the batches of a consumer, and a context manager; the parameters come from its ticket."""
 
     def __init__(self, host: str, port: int, secret: bytes) -> None:
         self._address = (host, port)
         self._secret = secret
-        self._rows = self._bytes = self._largest = 0
-        self._waited = 0.0
+        self._rows = self._bytes = self._max_bytes = 0
+        self._waited_seconds = 0.0
         self._ended = False
         self._error: BaseException | None = None
 
@@ -91,32 +91,32 @@ class PulledBatches:
         started = time.monotonic()
         try:
             batch = self._pull()
-        except BaseException as error:  # kept, because rows would be missing if the user's function catches it
+        except BaseException as error:  # for `check`: rows would be missing if the user's function caught it
             self._error = error
             raise
         finally:
-            self._waited += time.monotonic() - started
+            self._waited_seconds += time.monotonic() - started
         if batch is None:
             raise StopIteration
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        self._largest = max(self._largest, batch.nbytes)
+        self._max_bytes = max(self._max_bytes, batch.nbytes)
         return batch
 
     def check(self) -> None:
-        """Raise the error of an earlier pull, if there was an error."""
+        """Raise the error of an earlier pull, if there was one."""
         if self._error is not None:
             raise self._error
 
     def report(self, index: int) -> SubtaskReport:
-        """Return the report of the task; at most a single batch has ever been queued."""
-        return SubtaskReport(index, self._rows, self._bytes, self._largest, round(self._waited, 3), 0.0, ())
+        """Return the report of the task; at most a single batch is ever queued."""
+        return SubtaskReport(index, self._rows, self._bytes, self._max_bytes, round(self._waited_seconds, 3), 0.0, ())
 
     def _pull(self) -> pa.RecordBatch | None:
-        """Return the next batch, None after the last."""
+        """Return the next batch; None after the last batch."""
         if self._ended:
             return None
-        self._sock.sendall(_NEXT)
+        self._sock.sendall(_REQUEST_BATCH)
         status = self._stream.read(1)
         if status == _END:
             self._ended = True
@@ -125,5 +125,5 @@ class PulledBatches:
             cause = "the task has ended"
             if status == _FAILED:
                 cause = str(self._stream.read(int.from_bytes(self._stream.read(4))), "utf-8", "replace")
-            raise RebalanceError.no_chunk(cause)
+            raise RebalanceError("a consumer of the rebalance cannot get its next rows", cause=cause)
         return self._reader.read_next_batch()

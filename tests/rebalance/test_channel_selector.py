@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RebalanceError
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter
+from penstock.rebalance.channel_selector import LoadBasedChannelSelector
 
 
 class ChannelLoad(NamedTuple):
     """What a channel has in flight."""
 
-    buffers: int
-    bytes: int
-    full: bool = False
+    batches_in_flight: int
+    bytes_in_flight: int
+    is_full: bool = False
 
 
 E, S, M, L = (0, 0), (1, 10), (2, 20), (3, 30)
-# The traverse size, the channels as (buffers, bytes), and the channels that are chosen in turn.
+# The traverse size, the channels as (batches, bytes) in flight, and the channels that are chosen in turn.
 CHOICES = {
     "empty channels in turn": (2, [E, E, E, E], [0, 1, 2, 3, 0]),
     "equal loads in turn": (2, [S, S, S], [0, 1, 2, 0]),
     "the first empty channel at once": (4, [M, E, S, E], [1, 3, 1]),
-    "fewest buffers": (4, [L, M, S, L], [2, 2, 2]),
-    "fewest buffers before fewest bytes": (3, [(2, 1), (1, 99), (3, 1)], [1, 1]),
-    "with equal buffers, fewest bytes": (3, [(1, 9), (1, 7), (1, 8)], [1, 1]),
+    "fewest batches": (4, [L, M, S, L], [2, 2, 2]),
+    "fewest batches before fewest bytes": (3, [(2, 1), (1, 99), (3, 1)], [1, 1]),
+    "with equal batches, fewest bytes": (3, [(1, 9), (1, 7), (1, 8)], [1, 1]),
     "with equal loads, the first visited": (3, [(1, 7), (1, 7), (1, 7)], [0, 1, 2, 0]),
     "only the window is compared": (2, [M, L, S, E], [0, 2, 3, 0]),
     "the last channel used is visited last": (2, [S, L, L, L], [0, 1, 2, 0]),
@@ -41,12 +41,12 @@ CHOICES = {
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices(name: str) -> None:
     traverse, loads, expected = CHOICES[name]
-    writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
+    selector = LoadBasedChannelSelector(len(loads), traverse)
     channels: list[Any] = [ChannelLoad(*load) for load in loads]
-    assert [writer.choose(channels) for _ in expected] == expected
+    assert [selector.select(channels) for _ in expected] == expected
 
 
-FULL = ChannelLoad(1, 10, full=True)
+FULL = ChannelLoad(1, 10, is_full=True)
 FREE = ChannelLoad(1, 10)
 WIDENED = {
     "full channels are skipped": (2, [FULL, FREE, FREE], [1, 2, 1]),
@@ -59,8 +59,8 @@ WIDENED = {
 @pytest.mark.parametrize("name", WIDENED)
 def test_all_channels_are_compared_before_waiting(name: str) -> None:
     traverse, loads, expected = WIDENED[name]
-    writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
-    assert [writer.choose(loads) for _ in expected] == expected
+    selector = LoadBasedChannelSelector(len(loads), traverse)
+    assert [selector.select(loads) for _ in expected] == expected
 
 
 load_lists = st.lists(
@@ -71,14 +71,14 @@ load_lists = st.lists(
 @given(st.lists(load_lists, min_size=1, max_size=6), st.integers(2, 12))
 def test_the_least_loaded_channel_of_the_window_is_chosen(rounds: Any, traverse: Any) -> None:
     channels = min(map(len, rounds))
-    writer = AdaptiveLoadBasedRecordWriter(channels, traverse)
+    selector = LoadBasedChannelSelector(channels, traverse)
     current = -1
     for loads in rounds:
-        chosen = writer.choose(loads[:channels])
+        chosen = selector.select(loads[:channels])
         window = [(current + i) % channels for i in range(1, min(traverse, channels) + 1)]
         assert chosen in window
-        empty = [c for c in window if loads[c].buffers == 0]
-        best = empty[0] if empty else min(window, key=lambda c: (loads[c].buffers, loads[c].bytes))
+        empty = [c for c in window if loads[c].batches_in_flight == 0]
+        best = empty[0] if empty else min(window, key=lambda c: (loads[c].batches_in_flight, loads[c].bytes_in_flight))
         assert chosen == best
         current = chosen
 
@@ -86,4 +86,4 @@ def test_the_least_loaded_channel_of_the_window_is_chosen(rounds: Any, traverse:
 @pytest.mark.parametrize(("channels", "traverse"), [(0, 2), (3, 1), (3, 0), (3, -1)])
 def test_bad_sizes(channels: int, traverse: int) -> None:
     with pytest.raises(RebalanceError):
-        AdaptiveLoadBasedRecordWriter(channels, traverse)
+        LoadBasedChannelSelector(channels, traverse)

@@ -14,7 +14,7 @@ from penstock.connectors.jdbc.keys import key_conditions
 from penstock.decisions.log import Decision, DecisionKind, NodeRef
 from penstock.errors import VerificationError, first_line
 from penstock.graph import CalcOperator, DynamicFilterRef, JoinInput, JoinOperator, StreamNode
-from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
+from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import SourcePlan, SparkFilterPath, WriteKind
 from penstock.sizing.packing import spread_by_count
@@ -38,16 +38,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.scheduler")
 
 _KeySource = tuple["JoinInput", tuple[str, ...]]
-"""The join input that keys come from, and its key columns."""
+"""The join input that keys are collected from, and the texts of the keys, see `Expression.key`."""
 _BY_STATISTICS = ", by their statistics"
+"""The end of a reason that compares row groups with keys."""
 _MAX_ROW_GROUPS = 0.7
-"""Conditions are pushed down to Parquet only if they leave at most this fraction of the row groups."""
-_READERS = 2
+"""The maximum fraction of row groups to read for which conditions are pushed down to Parquet."""
+_READER_TASKS = 2
 """Tasks that read the keys; a task per core would leave most tasks nearly empty."""
 
 
-class KeyFilters:
-    """The dynamic filters of a job."""
+class DynamicFilters:
+    """The dynamic filters of a job, and the keys that they use."""
 
     def __init__(self, context: JobContext, results: ResultStore, broadcasts: Broadcasts) -> None:
         self._context = context
@@ -55,15 +56,15 @@ class KeyFilters:
         self._results = results
         self._broadcasts = broadcasts
         self._problems: dict[_KeySource, str] = {}
-        self._sets: dict[_KeySource, KeySet | None] = {}
+        self._key_sets: dict[_KeySource, KeySet | None] = {}
         self._pushed_down: dict[tuple[int, KeySet], list[Expression]] = {}
         self._locks: dict[_KeySource, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
-        """Return a node's plan without the rows that its filters rule out; their keys must have been collected.
+        """Return a node's plan without the rows that its filters exclude; the filter keys must have been collected.
 
-        Keys that a source cannot filter by itself are checked after the user's own filters directly above it.
+        Rows are looked up in the keys directly above the node, or for a source, above the cheap Calc with its filters.
         """
         conditions: list[Expression] = []
         for ref, keys, expressions in self._keys_at(node, node):
@@ -72,15 +73,16 @@ class KeyFilters:
             conditions += self._push_down(node, ref, keys, expressions)
             if self._calc_above(node) is None:
                 conditions.append(filters.might_contain(keys, expressions))
-        for below in self._context.graph.in_edges(node.id):
-            source = self._context.graph.node(below.source_id)
+        for edge in self._context.graph.in_edges(node.id):
+            source = self._context.graph.node(edge.source_id)
             if source.filters and self._calc_above(source) == node.id:
-                keys_of_source = self._keys_at(source, node)
-                conditions += [filters.might_contain(keys, at) for _, keys, at in keys_of_source if not keys.is_empty]
+                for _, keys, expressions in self._keys_at(source, node):
+                    if not keys.is_empty:
+                        conditions.append(filters.might_contain(keys, expressions))
         return plan.filtered_by(conditions)
 
     def _calc_above(self, node: StreamNode) -> int | None:
-        """Return the cheap projection or filter directly above a source, if the node's filters can move there."""
+        """Return the id of the cheap Calc directly above a source to which its dynamic filters can move, or None."""
         outgoing = self._context.graph.out_edges(node.id)
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
@@ -93,14 +95,14 @@ class KeyFilters:
         return self._plan.nodes[ref.join_id].filter_paths[ref.path]
 
     def _keys_at(
-        self, node: StreamNode, at: StreamNode
+        self, node: StreamNode, output_node: StreamNode
     ) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
-        """Return a node's filters with their key sets, and the keys as expressions over the output of node `at`."""
+        """Return a node's filters with their key sets, and the keys as expressions on the output of `output_node`."""
         keys_at = []
         for ref in node.filters:
             path = self._path(ref)
-            keys = self._sets.get(self._key_source(ref))
-            target = next((target for target in path.targets if target.node_id == at.id), None)
+            keys = self._key_sets.get(self._key_source(ref))
+            target = next((target for target in path.targets if target.node_id == output_node.id), None)
             if keys is not None and target is not None:
                 keys_at.append((ref, keys, catalyst.rebind(path.keys, path.ids, target.operator, target.ids)))
         return keys_at
@@ -108,10 +110,10 @@ class KeyFilters:
     def _push_down(
         self, node: StreamNode, ref: DynamicFilterRef, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> list[Expression]:
-        """Return the conditions to push down to a source, and record why if there are none.
+        """Return the conditions to push down to a source, and record why if any are left out.
 
-        Parquet only gets conditions that exclude row groups by their statistics. For any other condition its reader
-        decodes dictionaries, which can cost more than reading the column.
+        Parquet only gets conditions on partition columns, or that exclude row groups by their statistics. For any other
+        condition its reader decodes dictionaries, which can cost more than reading the column.
         """
         source = self._plan.sources.get(node.id)
         if source is None or not all(expression.is_attribute for expression in expressions):
@@ -119,26 +121,27 @@ class KeyFilters:
         if (node.id, keys) not in self._pushed_down:
             conditions, problem = self._source_conditions(source, keys, expressions)
             self._pushed_down[node.id, keys] = conditions
-            # Most tables are not sorted by their keys, so a skip by statistics is only reported if it was predicted.
+            # In most tables, statistics exclude few row groups, which is reported only if the decision predicted more.
             decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
-            is_predicted = any(decision.figures.get(SKIPS) for decision in decisions if self._is_about(ref, decision))
+            of_filter = (decision for decision in decisions if self._is_of_filter(ref, decision))
+            is_predicted = any(decision.figures.get(SKIPS_FIGURE) for decision in of_filter)
             if problem and (not problem.endswith(_BY_STATISTICS) or is_predicted):
                 self._record_fallback(node, ref, "rows are filtered only after they were read", problem)
         return self._pushed_down[node.id, keys]
 
-    def _is_about(self, ref: DynamicFilterRef, decision: Decision) -> bool:
+    def _is_of_filter(self, ref: DynamicFilterRef, decision: Decision) -> bool:
         source, _ = self._key_source(ref)
-        return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
+        return (decision.figures.get(JOIN_FIGURE), decision.figures.get(SIDE_FIGURE)) == (source.join_id, source.side)
 
     def _record_fallback(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
-        subject, is_about = NodeRef(node.id, node.name), partial(self._is_about, ref)
+        subject, is_about = NodeRef(node.id, node.name), partial(self._is_of_filter, ref)
         self._context.decisions.record_fallback(DecisionKind.DYNAMIC_FILTER, subject, instead, because, is_about)
 
     def _source_conditions(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> tuple[list[Expression], str]:
-        """Return the conditions that a source supports and benefits from, and why others are left out."""
-        if source.scan.is_cut_by_spark:
+        """Return the conditions that a source supports and benefits from, and the reason if any are left out."""
+        if source.scan.is_divided_by_spark:
             return [], source.scan.reason
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
             if is_jdbc_relation(source.leaf):
@@ -154,36 +157,36 @@ class KeyFilters:
         return self._by_statistics(listing, conditions)
 
     def _by_statistics(self, listing: FileListing, conditions: list[Expression]) -> tuple[list[Expression], str]:
-        """Return the conditions if they exclude enough Parquet row groups by statistics, else an empty list and why."""
+        """Return the conditions if they exclude enough row groups by statistics, else an empty list and the reason."""
         try:
-            left = row_group_fraction(listing.paths, conditions)
+            fraction = row_group_fraction(listing.paths, conditions)
         except Exception as error:
-            # The decision records it, and reading the files raises the actual error.
+            # The decision records this error, and reading the files raises the actual error.
             log.info("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
-        if left > _MAX_ROW_GROUPS:
-            return [], f"{left:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"
+        if fraction > _MAX_ROW_GROUPS:
+            return [], f"{fraction:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"
         return conditions, ""
 
-    def fetch(self, session: Session, node: StreamNode) -> None:
-        """Collect the key sets of a node by queries on this thread; concurrent calls collect each set only once."""
+    def collect(self, session: Session, node: StreamNode) -> None:
+        """Collect the keys for the filters of a node by queries on this thread; each key set is collected only once."""
         for ref in node.filters:
             key_source = self._key_source(ref)
             with self._lock:
                 lock = self._locks.setdefault(key_source, threading.Lock())
             with lock:
-                if key_source not in self._sets:
-                    self._sets[key_source] = self._try_collect(session, ref, key_source)
+                if key_source not in self._key_sets:
+                    self._key_sets[key_source] = self._try_collect(session, ref, key_source)
             if key_source in self._problems:
                 self._record_fallback(node, ref, "rows are not filtered", self._problems[key_source])
 
-    def clear(self) -> None:
+    def release(self) -> None:
         """Release all key sets."""
-        self._sets.clear()
+        self._key_sets.clear()
         self._pushed_down.clear()
 
-    def info(self, node: StreamNode) -> KeyFilter | None:
-        """Return the node's filters as a condition for its source; None if no key is a column of the source."""
+    def source_filter(self, node: StreamNode) -> KeyFilter | None:
+        """Return the node's filters as a condition for its source; None if no filter has only columns as keys."""
         column_keys = [
             (keys, expressions)
             for _, keys, expressions in self._keys_at(node, node)
@@ -202,8 +205,8 @@ class KeyFilters:
     def _key_source(self, ref: DynamicFilterRef) -> _KeySource:
         join = self._context.graph.node(ref.join_id).operator
         assert isinstance(join, JoinOperator)
-        source = join.filters[ref.path].filter_source
-        return source, tuple(key.key for key in self._path(ref).source_keys)
+        filter_source = join.filters[ref.path].filter_source
+        return filter_source, tuple(key.key for key in self._path(ref).source_keys)
 
     def _try_collect(self, session: Session, ref: DynamicFilterRef, key_source: _KeySource) -> KeySet | None:
         try:
@@ -211,18 +214,18 @@ class KeyFilters:
         except VerificationError:
             raise
         except Exception as error:
-            log.warning("the keys of %s could not be fetched", ref, exc_info=True)
-            self._problems[key_source] = f"the keys could not be fetched: {first_line(error)}"
+            log.warning("the keys of %s could not be collected", ref, exc_info=True)
+            self._problems[key_source] = f"the keys could not be collected: {first_line(error)}"
             return None
         if keys is None:
             self._problems[key_source] = "the keys of this side cannot be collected"
         return keys
 
     def _collect(self, session: Session, ref: DynamicFilterRef) -> KeySet | None:
-        source, _ = self._key_source(ref)
-        join = equi_join(self._context.graph, source.join_id)
+        filter_source, _ = self._key_source(ref)
+        join = equi_join(self._context.graph, filter_source.join_id)
         assert join is not None
-        edge = join.edges[source.side]
+        edge = join.edges[filter_source.side]
         result = self._results.get(edge.source_id)
         if result is None or result.rows is None:
             return None
@@ -240,7 +243,7 @@ class KeyFilters:
             def has_row(condition: Expression) -> bool:
                 return filters.any_row_matches(relation, output, condition)
         else:
-            ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
+            ranges = spread_by_count(result.subpartitions, min(_READER_TASKS, result.subpartitions))
             leaf = fragment.rdd_leaf(self._context.bridge.session, output, exchange.read_ranges(result, ranges).rows())
             key_set = filters.collect_keys(session, leaf, keys, rows, self._context.exact_keys)
 
@@ -248,6 +251,6 @@ class KeyFilters:
                 return has_matching_row(session, leaf, condition)
 
         if self._context.verify and key_set is not None and has_row(dropped_keys_condition(keys, key_set)):
-            side = f"the {source.side} side of node {source.join_id}"
-            raise VerificationError.key_dropped(f"the filter by keys of {side}")
+            side = f"the {filter_source.side} side of node {filter_source.join_id}"
+            raise VerificationError.of(f"the filter by keys of {side} drops a row that it must keep")
         return key_set

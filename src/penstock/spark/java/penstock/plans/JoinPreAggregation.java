@@ -29,42 +29,43 @@ import org.apache.spark.sql.types.DecimalType;
 
 import scala.Option;
 
-/** The functions of an aggregate in two steps: partial aggregation before a join, and merging after it. */
-final class EarlySums {
-    /** Types whose equal values are identical. */
-    private static final List<String> PLAIN = Arrays.asList(
+/** The functions of an aggregate in two steps: partial aggregation before a join, and merging after the join. */
+final class JoinPreAggregation {
+    /** Types, besides decimals, whose equal values are identical. */
+    private static final List<String> IDENTICAL_IF_EQUAL = Arrays.asList(
             "boolean tinyint smallint int bigint date timestamp timestamp_ntz string binary".split(" "));
 
     /** Factors by which grouping columns other than keys may multiply the number of groups. */
     final List<Object> bounds = new ArrayList<>();
 
     private final Map<ExprId, Attribute> groups = new LinkedHashMap<>();
-    private final Map<ExprId, Expression> constants = new LinkedHashMap<>();
+    private final Map<ExprId, Expression> constants = new LinkedHashMap<>(); // columns that equal a literal
     private final List<AggregateExpression> functions = new ArrayList<>();
-    private final List<Alias> sums = new ArrayList<>();
+    private final List<Alias> partialResults = new ArrayList<>();
 
-    private EarlySums() {
+    private JoinPreAggregation() {
     }
 
-    /** Returns the partial aggregates of all relations except one; null if merging them may change a result. */
-    static EarlySums of(List<Expression> groups, List<Expression> results, List<Attribute> keys, JoinTree tree,
+    /** Returns partial aggregates of the other relations; null if merging may change results or groups are too many. */
+    static JoinPreAggregation of(List<Expression> groups, List<Expression> results, List<Attribute> keys, JoinTree tree,
             LogicalPlan relation, LogicalPlan others) {
-        EarlySums sums = new EarlySums();
+        JoinPreAggregation preAggregation = new JoinPreAggregation();
         List<Expression> required = new ArrayList<>(groups);
         for (Expression result : results) {
-            sums.split(result, required);
+            preAggregation.addFunctions(result, required);
         }
-        for (AggregateExpression function : sums.functions) {
+        for (AggregateExpression function : preAggregation.functions) {
             if (!isMergeable(function)) {
                 return null;
             }
             Expression input = Catalyst.first(function.aggregateFunction());
-            // Where an outer join has no row of the others, an expression may have a value other than null.
+            // Without a match, an outer join returns null for columns of `others`, but perhaps not for an expression.
             if (!input.references().subsetOf(others.outputSet())
-                    || tree.isOuterSide(relation) && !(summed(input) instanceof AttributeReference)) {
+                    || tree.isOuterSide(relation) && !(aggregatedValue(input) instanceof AttributeReference)) {
                 return null;
             }
-            sums.sums.add(Catalyst.alias(function.aggregateFunction().toAggregateExpression(), "sum", NamedExpression$.MODULE$.newExprId()));
+            Expression partial = function.aggregateFunction().toAggregateExpression();
+            preAggregation.partialResults.add(Catalyst.alias(partial, "partial", NamedExpression$.MODULE$.newExprId()));
         }
         List<Expression> conditions = new ArrayList<>();
         for (LogicalPlan other : tree.relations) {
@@ -73,25 +74,25 @@ final class EarlySums {
             }
         }
         for (Attribute key : keys) {
-            sums.groups.put(key.exprId(), key);
+            preAggregation.groups.put(key.exprId(), key);
         }
         for (Expression expression : required) {
             for (Attribute column : Catalyst.each(expression.references().toSeq())) {
-                if (others.outputSet().contains(column) && !sums.add(column, conditions)) {
+                if (others.outputSet().contains(column) && !preAggregation.addColumn(column, conditions)) {
                     return null;
                 }
             }
         }
-        for (Attribute group : sums.groups.values()) {
-            if (!isPlain(group.dataType())) {
+        for (Attribute group : preAggregation.groups.values()) {
+            if (!isIdenticalIfEqual(group.dataType())) {
                 return null;
             }
         }
-        return sums.functions.isEmpty() ? null : sums;
+        return preAggregation.functions.isEmpty() ? null : preAggregation;
     }
 
-    /** Adds a column that is not a join key, if the conditions bound the number of its values. */
-    private boolean add(Attribute column, List<Expression> conditions) {
+    /** Adds a column that is not a join key; returns false if the conditions do not bound the number of its values. */
+    private boolean addColumn(Attribute column, List<Expression> conditions) {
         if (groups.containsKey(column.exprId()) || constants.containsKey(column.exprId())) {
             return true;
         }
@@ -99,7 +100,7 @@ final class EarlySums {
             boolean isOfColumn = !condition.children().isEmpty() && Catalyst.first(condition) instanceof AttributeReference
                     && ((AttributeReference) Catalyst.first(condition)).exprId().equals(column.exprId());
             if (isOfColumn && Catalyst.name(condition).equals("EqualTo") && Catalyst.last(condition) instanceof Literal) {
-                if (!isPlain(column.dataType())) {
+                if (!isIdenticalIfEqual(column.dataType())) {
                     return false;
                 }
                 constants.put(column.exprId(), alias(Catalyst.last(condition), column));
@@ -114,20 +115,21 @@ final class EarlySums {
         return false;
     }
 
-    private void split(Expression expression, List<Expression> rest) {
+    /** Adds the aggregate functions of an expression; adds columns outside of them to `required`. */
+    private void addFunctions(Expression expression, List<Expression> required) {
         if (expression instanceof AggregateExpression) {
             functions.add((AggregateExpression) expression);
         } else if (expression instanceof AttributeReference) {
-            rest.add(expression);
+            required.add(expression);
         } else {
             for (Expression child : Catalyst.each(expression.children())) {
-                split(child, rest);
+                addFunctions(child, required);
             }
         }
     }
 
-    private static boolean isPlain(DataType type) {
-        return type instanceof DecimalType || PLAIN.contains(type.catalogString());
+    private static boolean isIdenticalIfEqual(DataType type) {
+        return type instanceof DecimalType || IDENTICAL_IF_EQUAL.contains(type.catalogString());
     }
 
     /** Whether partial results of a function merge to its exact result, and no partial result can fail. */
@@ -136,20 +138,20 @@ final class EarlySums {
         String name = Catalyst.name(function);
         if (expression.isDistinct() || expression.filter().isDefined() || !expression.mode().toString().equals("Complete")
                 || function.children().size() != 1 || !Catalyst.first(function).deterministic()
-                || !ExpressionSafety.cannotFail(summed(Catalyst.first(function)))) {
+                || !ExpressionSafety.cannotFail(aggregatedValue(Catalyst.first(function)))) {
             return false;
         }
         DataType type = Catalyst.first(function).dataType();
         if (name.equals("Sum")) {
             String mode = NumericTypes.overflowMode(function);
             return type instanceof DecimalType ? NumericTypes.isSummedExactly(type) && !mode.equals("TRY")
-                    : NumericTypes.isInteger(type) && (mode.equals("LEGACY") || NumericTypes.isSmall(Catalyst.first(function)));
+                    : NumericTypes.isInteger(type) && (mode.equals("LEGACY") || NumericTypes.sumFitsLong(Catalyst.first(function)));
         }
-        return name.equals("Count") || (name.equals("Min") || name.equals("Max")) && isPlain(type);
+        return name.equals("Count") || (name.equals("Min") || name.equals("Max")) && isIdenticalIfEqual(type);
     }
 
-    /** Returns the summed value: Spark sums small decimals by their unscaled values. */
-    private static Expression summed(Expression input) {
+    /** Returns the value that a function aggregates: Spark sums small decimals as unscaled values. */
+    private static Expression aggregatedValue(Expression input) {
         return Catalyst.name(input).equals("UnscaledValue") ? Catalyst.first(input) : input;
     }
 
@@ -170,7 +172,7 @@ final class EarlySums {
     List<Object> results() {
         List<Object> results = new ArrayList<>(groups.values());
         results.addAll(constants.values());
-        results.addAll(sums);
+        results.addAll(partialResults);
         return results;
     }
 
@@ -186,8 +188,8 @@ final class EarlySums {
     private Expression merged(Expression expression) {
         int index = functions.indexOf(expression);
         if (index >= 0) {
-            Alias sum = (Alias) (Object) sums.get(index);
-            return mergedSum(((AggregateExpression) expression).aggregateFunction(), sum.toAttribute());
+            Alias partialResult = (Alias) (Object) partialResults.get(index);
+            return merge(((AggregateExpression) expression).aggregateFunction(), partialResult.toAttribute());
         }
         List<Expression> children = new ArrayList<>();
         for (Expression child : Catalyst.each(expression.children())) {
@@ -196,19 +198,17 @@ final class EarlySums {
         return Catalyst.withChildren(expression, children);
     }
 
-    private static Expression mergedSum(AggregateFunction function, Attribute sum) {
+    private static Expression merge(AggregateFunction function, Attribute partialResult) {
         if (Catalyst.name(function).equals("Count")) {
-            List<Expression> sumOrZero = new ArrayList<>();
-            sumOrZero.add(new Sum(sum).toAggregateExpression());
-            sumOrZero.add(new Literal(0L, DataTypes.LongType));
-            return new Coalesce(PythonUtils.toSeq(sumOrZero));
+            Expression[] sumOrZero = {new Sum(partialResult).toAggregateExpression(), new Literal(0L, DataTypes.LongType)};
+            return new Coalesce(PythonUtils.toSeq(Arrays.asList(sumOrZero)));
         }
-        Expression same = Catalyst.withChildren(function, Arrays.asList(new Expression[] {sum}));
-        Expression merged = ((AggregateFunction) same).toAggregateExpression();
+        Expression sameFunction = Catalyst.withChildren(function, Arrays.asList(new Expression[] {partialResult}));
+        Expression merged = ((AggregateFunction) sameFunction).toAggregateExpression();
         if (merged.dataType() instanceof DecimalType && !merged.dataType().equals(function.dataType())) {
-            boolean isNull = !NumericTypes.overflowMode(function).equals("ANSI");
-            Expression checked = new CheckOverflowInSum(merged, (DecimalType) function.dataType(), isNull, null);
-            // The check takes null for an overflow; here null means that all values are null.
+            boolean nullOnOverflow = !NumericTypes.overflowMode(function).equals("ANSI");
+            Expression checked = new CheckOverflowInSum(merged, (DecimalType) function.dataType(), nullOnOverflow, null);
+            // The check treats null as an overflow; a merged null means that all values are null.
             return new If(new IsNull(merged), new Literal(null, function.dataType()), checked);
         }
         return merged;
@@ -217,6 +217,6 @@ final class EarlySums {
     /** Returns a value under the name and id of a column. */
     static Alias alias(Expression value, NamedExpression column) {
         return new Alias(value, column.name(), column.exprId(), column.qualifier(), Option.apply(column.metadata()),
-                Catalyst.<String>none());
+                Catalyst.<String>emptySeq());
     }
 }

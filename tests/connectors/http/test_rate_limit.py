@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.http.pace import RateWindow, recommend_tasks
+from penstock.connectors.http.rate_limit import RateWindow, recommend_tasks
 
 
 def arrivals(rate: float, waits: Any) -> list[float]:
@@ -68,7 +68,7 @@ TASKS: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "more than the cores": (
         (100, 1.5, 3, 10_000, 4),
         150,
-        "4 of them can run at a time, and send about 2.67 a second: with requests_at_a_time=38 they would reach",
+        "4 tasks can run at a time, and send about 2.67 a second: with requests_at_a_time=38 they would reach",
     ),
     "more than the cores, several requests per task": (
         (20, 1.5, 3, 200, 2, 3),

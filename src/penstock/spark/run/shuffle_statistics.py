@@ -1,8 +1,9 @@
-"""Statistics of a shuffle stage that has run: bytes of each subpartition, its rows, and those of its scans."""
+"""Statistics of a shuffle stage that has run: bytes of each subpartition, rows of the stage and of its scans."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,25 +12,23 @@ from penstock.spark.bridge import answers
 from penstock.spark.bridge.jvm import EXECUTION, Bridge, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.spark.bridge.handles import PhysicalPlan
     from penstock.spark.plans.nodes import LogicalNode
     from penstock.spark.run.stage_rewriter import StageRewriter
 
-_WORD = 8
-"""Bytes of a value in Spark's rows, and of their null bits."""
+_WORD_BYTES = 8
+"""Bytes of a value in Spark's rows, and of the null bits of a row."""
 
 
-def stage_statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: StageRewriter | None) -> Any:
-    """Return the statistics of a stage; if its rows are batches of columns, the rows in the batches are counted."""
+def stage_statistics(bridge: Bridge, plan: PhysicalPlan, stage: Any, native: StageRewriter | None) -> Any:
+    """Return Spark's statistics of a stage of a plan; if it exchanged batches of columns, the rows in them count."""
     measured = stage.getRuntimeStatistics()
-    columns = 0 if native is None else int(bridge.helper("ColumnarExchange").columns(above, stage))
+    columns = 0 if native is None else int(bridge.helper("ColumnarExchange").columnCount(plan, stage))
     if native is None or not columns or not row_count(measured):
         return measured
     rows = native.rows_returned
-    # At least the size as Spark rows, for comparison with other stages.
-    size = max(to_int(measured.sizeInBytes()), (rows or 0) * _WORD * (1 + columns))
+    # At least the size that Spark's rows would have, as it is compared with the sizes of other stages.
+    size = max(to_int(measured.sizeInBytes()), (rows or 0) * _WORD_BYTES * (1 + columns))
     return bridge.helper("ColumnarExchange").statistics(measured, size, -1 if rows is None else rows)
 
 
@@ -46,7 +45,7 @@ def mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np
     """Return the bytes that each task wrote to some subpartitions of a stage, shape (tasks, subpartitions).
 
     Uses ``ShufflePartitionsUtil.createSkewPartitionSpecs`` with a target of a byte, so that each task that wrote
-    anything becomes a slice; the map output tracker itself cannot be called from Python.
+    rows becomes a slice. The map output tracker, which has the sizes, cannot be called from Python.
     """
     mappers = int(stage.shuffle().numMappers())
     sizes = np.zeros((max(mappers, 1), len(subpartitions)), dtype=np.int64)
@@ -71,25 +70,25 @@ def row_count(statistics: Any) -> int | None:
 
 
 def to_int(value: Any) -> int:
-    """Convert a Scala number."""
+    """Convert a Scala number, such as a ``BigInt``."""
     return int(value if isinstance(value, int) else value.toString())
 
 
 def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return the rows that an executed plan has read from some relations, by relation number."""
+    """Return the numbers of rows that an executed plan has read from relations, by relation number."""
     return _scan_figures(plan, leaves, "rows")
 
 
 def filtered_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return the rows of relations, by number, that passed the filters directly above; DuckDB does not count them."""
-    return _scan_figures(plan, leaves, "kept")
+    """Return the numbers of rows that passed the filters directly above relations, without relations read by DuckDB."""
+    return _scan_figures(plan, leaves, "passed")
 
 
 def _scan_figures(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode], figure: str) -> dict[int, int]:
-    """Return the sum of a figure over the scans of each relation that have it."""
+    """Return the sum of a figure over the scans of each relation, by relation number; some scans lack the figure."""
     counts: dict[int, int] = {}
     for scan in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
         for number, leaf in leaves.items():
-            if scan["columns"] and leaf.has(scan["columns"]) and scan[figure] is not None:
+            if scan["columns"] and leaf.has_columns(scan["columns"]) and scan[figure] is not None:
                 counts[number] = counts.get(number, 0) + scan[figure]
     return counts

@@ -6,36 +6,34 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.logger import PySparkLogger
 
 from penstock.errors import SessionError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-_NOISE = re.compile(
+_STARTUP_LINE = re.compile(
     rb"WARNING: |NOTE: Picked up |Picked up |Using Spark's default log4j profile|Setting default log level to |"
     rb"Setting Spark log level to |To adjust logging level use |\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |\s*$"
 )
-"""Lines about the start of the JVM, its modules and Spark's log, which are irrelevant to the user."""
+"""Matches lines about the start of the JVM, its modules and Spark's log, all warnings of that log, and empty lines."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's loggers that write each raised error to standard error as JSON."""
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress startup messages of the JVM and PySpark's log entries of errors in the block, but no other output."""
+def quiet_start() -> Iterator[None]:
+    """Suppress what JVMs started in the block write if it matches `_STARTUP_LINE`, and errors in PySpark's log."""
     context: Any = import_module("pyspark.core.context")
-    original = context.launch_gateway
+    original_launch = context.launch_gateway
 
-    @wraps(original)
+    @wraps(original_launch)
     def launch_gateway(*arguments: Any, **options: Any) -> Any:
-        return _launch_filtered(lambda: original(*arguments, **options))
+        return _launch_filtered(lambda: original_launch(*arguments, **options))
 
     levels = {logger: logger.level for logger in map(PySparkLogger.getLogger, _LOGGERS)}
     for logger in levels:
@@ -44,37 +42,37 @@ def quiet() -> Iterator[None]:
     try:
         yield
     finally:
-        context.launch_gateway = original
+        context.launch_gateway = original_launch
         for logger, level in levels.items():
             logger.setLevel(level)
 
 
 def _launch_filtered(launch: Callable[[], Any]) -> Any:
     """Launch a JVM with filtered standard error; raise `SessionError` if it does not start."""
-    terminal = os.dup(2)
+    original_stderr = os.dup(2)
     reader, writer = os.pipe()
-    filtered = _Filter(reader, terminal)
+    stderr_filter = _Filter(reader, original_stderr)
     os.dup2(writer, 2)
     os.close(writer)
     try:
         return launch()
     except Exception as error:
-        os.dup2(terminal, 2)  # closes the pipe, so that the filter reads all output of the JVM
-        lines = filtered.drain()
+        os.dup2(original_stderr, 2)  # closes the pipe here, so that the filter reads until the JVM has ended
+        lines = stderr_filter.drain()
         cause = next((line for line in lines if "Exception" in line), lines[0] if lines else str(error))
         hint = "--verbose shows the complete output"
         raise SessionError("Spark could not be started", cause=cause, hint=hint) from error
     finally:
-        os.dup2(terminal, 2)
-        filtered.pass_on()
+        os.dup2(original_stderr, 2)
+        stderr_filter.pass_on()
 
 
 class _Filter:
-    """Reads the standard error of a JVM on a thread of its own, and forwards relevant lines once it may."""
+    """Reads the standard error of a JVM in a thread; buffers relevant lines, which explain errors, until `pass_on`."""
 
-    def __init__(self, reader: int, terminal: int) -> None:
+    def __init__(self, reader: int, original_stderr: int) -> None:
         self._reader = reader
-        self._terminal = terminal
+        self._original_stderr = original_stderr
         self._buffered: list[bytes] | None = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="penstock-stderr", daemon=True)
@@ -92,15 +90,15 @@ class _Filter:
         with self._lock:
             buffered, self._buffered = self._buffered or [], None
             for line in buffered:
-                os.write(self._terminal, line)
+                os.write(self._original_stderr, line)
 
     def _run(self) -> None:
         with os.fdopen(self._reader, "rb") as lines:
             for line in lines:
-                if _NOISE.match(line):
+                if _STARTUP_LINE.match(line):
                     continue
                 with self._lock:
                     if self._buffered is None:
-                        os.write(self._terminal, line)
+                        os.write(self._original_stderr, line)
                     else:
                         self._buffered.append(line)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
-from penstock.execution.runtime_filters import KeyFilters
+from penstock.execution.dynamic_filters import DynamicFilters
 from penstock.graph import CalcOperator, DynamicFilterRef, FilterPath, JoinInput, JoinOperator, JoinType, Side
-from penstock.optimizer.dynamic_filtering import JOIN, SIDE
+from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE
 from penstock.planner.plan import FilterTarget, SparkFilterPath, WriteKind
 from penstock.spark.plans import catalyst
 from penstock.spark.run import filters
@@ -21,9 +22,6 @@ from penstock.spark.run.exchange import BroadcastResult
 from penstock.spark.run.filters import KeySet
 from tests.execution.plans import Context, Key, Plan, Results, job
 from tests.scheduler.results import Written, written
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Node 3 joins node 1, its left side, with node 2; node 2 and the source 4 are filtered by the keys of node 1.
 TEXT = "1 #> 3\n4 -> 2\n2 #> 3"
@@ -49,7 +47,7 @@ def context(*, verify: bool = False, cheap: bool = False, children: dict[str, st
         verify=verify,
         children=children,
     )
-    figures = {JOIN: 3, SIDE: Side.LEFT}
+    figures = {JOIN_FIGURE: 3, SIDE_FIGURE: Side.LEFT}
     for node_id in (2, 4):
         decision = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(node_id, f"n{node_id}"), "keys", "few", figures)
         context.decisions.record(decision)
@@ -77,9 +75,9 @@ class Spark:
         monkeypatch.setattr(catalyst, "rebind", lambda *args: args[0])
 
 
-def key_filters(context: Context, result: Any, broadcasts: Any = None) -> KeyFilters:
+def key_filters(context: Context, result: Any, broadcasts: Any = None) -> DynamicFilters:
     results: Any = Results({} if result is None else {1: result})
-    return KeyFilters(context, results, broadcasts)
+    return DynamicFilters(context, results, broadcasts)
 
 
 def fallbacks(context: Context) -> dict[int, str]:
@@ -91,13 +89,13 @@ def fallbacks(context: Context) -> dict[int, str]:
     }
 
 
-def fetch(key_filters: KeyFilters, context: Context, nodes: Sequence[int] = (4, 2)) -> None:
+def fetch(key_filters: DynamicFilters, context: Context, nodes: Sequence[int] = (4, 2)) -> None:
     session: Any = "a session"
     for node_id in nodes:
-        key_filters.fetch(session, context.graph.node(node_id))
+        key_filters.collect(session, context.graph.node(node_id))
 
 
-def apply(key_filters: KeyFilters, context: Context, node_id: int) -> str:
+def apply(key_filters: DynamicFilters, context: Context, node_id: int) -> str:
     plan: Any = Plan(f"n{node_id}")
     return str(key_filters.apply(context.graph.node(node_id), plan))
 
@@ -118,7 +116,7 @@ def test_an_empty_key_set_leaves_no_rows(monkeypatch: pytest.MonkeyPatch) -> Non
     tested = key_filters(job_context, written(0))
     fetch(tested, job_context)
     assert apply(tested, job_context, 2) == "no rows of columns of n2"
-    info = tested.info(job_context.graph.node(4))
+    info = tested.source_filter(job_context.graph.node(4))
     assert info is not None
     assert info.predicate == "false"
 
@@ -126,7 +124,7 @@ def test_an_empty_key_set_leaves_no_rows(monkeypatch: pytest.MonkeyPatch) -> Non
 NO_KEYS = "rows are not filtered: the keys of this side cannot be collected"
 NO_ROWS = Written(None, ("stage",), written(8).sizes, rows=None)
 PROBLEMS: dict[str, tuple[Any, Any, dict[str, str] | None, str]] = {
-    "a query that fails": (written(8), RuntimeError("no memory"), None, "could not be fetched: no memory"),
+    "a query that fails": (written(8), RuntimeError("no memory"), None, "could not be collected: no memory"),
     "a side that has not run": (None, None, None, NO_KEYS),
     "rows that were not counted": (NO_ROWS, None, None, NO_KEYS),
     "rows that differ each time": (written(8), None, {"1-3": "rand()"}, NO_KEYS),
@@ -144,7 +142,7 @@ def test_without_keys_rows_are_not_filtered(monkeypatch: pytest.MonkeyPatch, cas
     assert sorted(by_node) == [2, 4]
     assert all(problem in fallback for fallback in by_node.values()), by_node
     assert apply(tested, job_context, 2) == "n2"
-    assert tested.info(job_context.graph.node(4)) is None
+    assert tested.source_filter(job_context.graph.node(4)) is None
 
 
 def test_keys_are_collected_from_a_broadcast_relation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,9 +181,9 @@ def test_missing_keys_are_detected(
     monkeypatch: pytest.MonkeyPatch, verify: bool, has_matching_row: bool, raises: bool
 ) -> None:
     Spark(monkeypatch)
-    monkeypatch.setattr("penstock.execution.runtime_filters.has_matching_row", lambda *_: has_matching_row)
+    monkeypatch.setattr("penstock.execution.dynamic_filters.has_matching_row", lambda *_: has_matching_row)
     monkeypatch.setattr(
-        "penstock.execution.runtime_filters.dropped_keys_condition", lambda *_: "a row without any of the keys"
+        "penstock.execution.dynamic_filters.dropped_keys_condition", lambda *_: "a row without any of the keys"
     )
     job_context = context(verify=verify)
     tested = key_filters(job_context, written(8))
@@ -202,7 +200,7 @@ def test_keys_are_checked_after_the_users_own_filters(monkeypatch: pytest.Monkey
     job_context = context(cheap=True)
     tested = key_filters(job_context, written(8))
     fetch(tested, job_context, [4])
-    monkeypatch.setattr(KeyFilters, "_source_conditions", lambda *_: (["j in (1, 2)"], ""))
+    monkeypatch.setattr(DynamicFilters, "_source_conditions", lambda *_: (["j in (1, 2)"], ""))
     assert apply(tested, job_context, 4) == "n4 where j in (1, 2)"
     assert apply(tested, job_context, 2) == "n2 where might contain j"
 
@@ -212,8 +210,8 @@ def test_the_filter_of_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     job_context = context()
     tested = key_filters(job_context, written(8))
     fetch(tested, job_context)
-    info = tested.info(job_context.graph.node(4))
+    info = tested.source_filter(job_context.graph.node(4))
     assert info is not None
     assert (info.columns, info.predicate) == (("j",), "j in (1, 2)")
-    tested.clear()
-    assert tested.info(job_context.graph.node(4)) is None
+    tested.release()
+    assert tested.source_filter(job_context.graph.node(4)) is None
