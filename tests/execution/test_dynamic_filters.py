@@ -145,6 +145,18 @@ def test_without_keys_rows_are_not_filtered(monkeypatch: pytest.MonkeyPatch, cas
     assert tested.source_filter(job_context.graph.node(4)) is None
 
 
+def test_a_cancelled_job_is_not_reported_as_missing_keys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cancelled = RuntimeError("SparkException: [SPARK_JOB_CANCELLED] Job 919 cancelled the job has ended")
+    Spark(monkeypatch, cancelled)
+    job_context = context()
+    with pytest.raises(RuntimeError, match="SPARK_JOB_CANCELLED"):
+        fetch(key_filters(job_context, written(8)), job_context)
+    assert fallbacks(job_context) == {}
+    assert not caplog.records
+
+
 def test_keys_are_collected_from_a_broadcast_relation(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, job_context = Spark(monkeypatch), context()
     monkeypatch.setattr(BroadcastResult, "relation", "relation")

@@ -18,6 +18,7 @@ from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import SourcePlan, SparkFilterPath, WriteKind
 from penstock.sizing.packing import spread_by_count
+from penstock.spark.errors import is_cancelled
 from penstock.spark.io.jdbc import is_jdbc_relation
 from penstock.spark.io.parquet import row_group_fraction
 from penstock.spark.plans import catalyst, fragment
@@ -211,9 +212,9 @@ class DynamicFilters:
     def _try_collect(self, session: Session, ref: DynamicFilterRef, key_source: _KeySource) -> KeySet | None:
         try:
             keys = self._collect(session, ref)
-        except VerificationError:
-            raise
         except Exception as error:
+            if isinstance(error, VerificationError) or is_cancelled(error):
+                raise
             log.warning("the keys of %s could not be collected", ref, exc_info=True)
             self._problems[key_source] = f"the keys could not be collected: {first_line(error)}"
             return None

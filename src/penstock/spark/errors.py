@@ -52,6 +52,11 @@ def is_failed_last_stage(error: BaseException) -> bool:
     return any(sign in str(error) for sign in ("failed barrier ResultStage", "cannot rollback the ResultStage"))
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Whether an error reports a cancelled Spark job: the query has ended, or its user cancelled the job."""
+    return "[SPARK_JOB_CANCELLED]" in str(error)
+
+
 def user_traceback(text: str) -> str:
     """Return the Python traceback in an error's text without the frames of PySpark and Penstock.
 
