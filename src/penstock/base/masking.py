@@ -184,8 +184,7 @@ _FORMATTER = logging.Formatter()
 def mask_logs() -> None:
     """Mask the secrets in every record that is logged from now on, whichever handlers and formatters receive it.
 
-    Each logger needs the filter: the filters of a parent do not see the records of its children, and handlers belong
-    to the user.
+    Each logger needs the filter: a parent's filters do not see records of its children, and handlers are the user's.
     """
     for name in LOGGERS:
         logging.getLogger(name).addFilter(mask_record)

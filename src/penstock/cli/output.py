@@ -69,11 +69,11 @@ class Output:
         self.note(str(explanation))
 
     def table(self, table: Table) -> None:
-        """Show a formatted table; `JsonOutput` ignores it, so commands pass the same figures to `record`."""
+        """Show a formatted table; `JsonOutput` ignores it, so commands with JSON output call `record` instead."""
         self._console().print(table)
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
-        """Show named values; a list of dictionaries becomes a table, and a dictionary a record."""
+        """Show values under a name; lists of dictionaries become tables, and dictionaries become records."""
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
         nested = {key: value for key, value in record.items() if isinstance(value, dict)}
         scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in nested]
@@ -88,7 +88,7 @@ class Output:
         print_error(error)
 
     def redirect_program(self) -> AbstractContextManager[object]:
-        """Redirect the standard output of a user's program in the block, if necessary."""
+        """Return a context that redirects the standard output of a user's program, if necessary."""
         return nullcontext()
 
     def close(self) -> None:
@@ -98,8 +98,7 @@ class Output:
     def _console() -> Console:
         from rich.console import Console
 
-        # Without a terminal, avoid the default width of 80 columns.
-        return Console(width=None if sys.stdout.isatty() else 150)
+        return Console(width=None if sys.stdout.isatty() else 150)  # without a terminal, the default is 80 columns
 
 
 class JsonOutput(Output):
@@ -125,7 +124,7 @@ class JsonOutput(Output):
         self._document["explanation"] = explanation.as_dict()
 
     def table(self, table: Table) -> None:
-        """Do nothing: commands pass the same figures to `record`."""
+        """Do nothing: with JSON output, commands call `record` instead."""
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         self._document[name] = dict(record)
@@ -135,7 +134,7 @@ class JsonOutput(Output):
         super().error(error)
 
     def redirect_program(self) -> AbstractContextManager[object]:
-        """Redirect the output of a user's program to standard error, as standard output is for the JSON object."""
+        """Return a context that redirects to standard error, as standard output is for the JSON object."""
         return redirect_stdout(sys.stderr)
 
     def close(self) -> None:

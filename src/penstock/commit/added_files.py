@@ -22,11 +22,11 @@ class PreparedFiles(PreparedMoves):
     Where folders cannot be renamed atomically (object stores, the folder of a volume), the record can also replace
     files of the target: it moves the old files aside before it adds the new files.
 
-    All paths are relative to the target, and an empty string is the target itself. `files` are in the order in which
-    they become visible. `new_folders` do not exist yet (`made` in journals). `hidden_marker_partitions` (`unmarked`)
-    are partitions whose ``_SUCCESS`` marker is moved aside until all files are in the target. `replaced_files` (`away`)
-    are the files of the target to replace. `exclusive_folders` (`owned`) are folders that no other job may write to
-    until the commit ends.
+    The paths in these fields are relative to the target, and an empty string is the target itself. `files` are in the
+    order in which they become visible. `new_folders` do not exist yet (`made` in journals). `hidden_marker_partitions`
+    (`unmarked`) are partitions whose ``_SUCCESS`` marker is moved aside until all files are in the target.
+    `replaced_files` (`away`) are the files of the target to replace. `exclusive_folders` (`owned`) are folders that no
+    other job may write to until the commit ends.
     """
 
     kind: ClassVar[str] = "files"
@@ -39,18 +39,18 @@ class PreparedFiles(PreparedMoves):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The exclusive folders, and the token files."""
+        """The exclusive folders and the added token files, as absolute paths."""
         tokens = (name for name in self.files if is_token_file(name))
         return tuple(sorted(f"{self.path}/{name}".rstrip("/") for name in {*self.exclusive_folders, *tokens}))
 
     @property
     def extended_folders(self) -> tuple[str, ...]:
-        """The folders of the files."""
+        """The folders that contain the added files, as absolute paths."""
         return tuple(sorted({parent_of(f"{self.path}/{name}") for name in self.files}))
 
     @property
     def is_atomic(self) -> bool:
-        """Whether there is nothing to move; even a single added file can collide with the rollback of another job."""
+        """False unless the commit changes nothing: even a single rename can collide with another job's rollback."""
         return not (self.files or self.hidden_marker_partitions or self.new_folders or self.replaced_files)
 
     def check_names(self) -> None:

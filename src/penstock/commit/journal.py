@@ -1,7 +1,7 @@
 """The durable journal of a commit: a file beside a target that lists what every sink makes visible.
 
-The journal ends with ``.json``, a pointer to it beside another target with ``.ref``, the claim of a process that
-recovers it with ``.claim``, and a lease with ``.lease``.
+File names end with ``.json`` (a journal), ``.ref`` (a pointer to it beside another target), ``.claim`` (the claim of a
+process that recovers it) or ``.lease``.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Journal:
 
     `job_id` and `job_name` (`job` and `name` in files) identify the job. `owner` is the process that commits; None once
     it has released the journal. `parts` are the records of the sinks, in the order of their commits. `all_committed`
-    (`decided`) says whether all sinks have committed, so that recovery only has to remove replaced rows. `is_requested`
-    (`asked`) says whether a commit that may succeed late has possibly been requested; see `Prepared.may_succeed_late`.
-    `is_rolled_back` (`back`) says whether the owner has begun to undo the commit: nothing irreversible has been
-    committed, and nothing will be.
+    (`decided`) says whether all sinks have committed, so that recovery only has to remove replaced rows.
+    `commit_requested` (`asked`) says whether commits may have been requested: a record that `may_succeed_late` may then
+    be committed after all processes have stopped. `rollback_started` (`back`) says whether the owner has begun to undo
+    the commit: it has committed no irreversible record, and will not commit any.
     """
 
     path: str
@@ -55,8 +55,8 @@ class Journal:
     owner: Owner | None
     parts: tuple[Prepared, ...]
     all_committed: bool = False
-    is_requested: bool = False
-    is_rolled_back: bool = False
+    commit_requested: bool = False
+    rollback_started: bool = False
 
     @property
     def file_name(self) -> str:
@@ -70,8 +70,8 @@ class Journal:
             "job": self.job_id,
             "name": self.job_name,
             "decided": self.all_committed,
-            "asked": self.is_requested,
-            "back": self.is_rolled_back,
+            "asked": self.commit_requested,
+            "back": self.rollback_started,
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -82,7 +82,7 @@ class Journal:
         """Raise `CommitError` if recovery would reject a name in the journal; see `penstock.commit.names`."""
         for part in self.parts:
             try:
-                check_location(self.path, self.path)
+                check_location(self.path, self.path)  # accepts any file system
                 part.check_names()
             except (UntrustedJournalError, ValueError) as error:
                 raise CommitError(
@@ -135,7 +135,7 @@ class Journal:
     @property
     def may_succeed_late(self) -> bool:
         """Whether rows may become visible after every process has stopped working on the commit."""
-        return self.is_requested and any(part.may_succeed_late for part in self.parts)
+        return self.commit_requested and any(part.may_succeed_late for part in self.parts)
 
 
 def new_journal_path(access: Access, parts: Iterable[Prepared], job_id: str) -> str:
@@ -160,10 +160,9 @@ def warehouse_of(bridge: Bridge) -> str:
 def read_journal(access: Access, path: str) -> Journal | None:
     """Return the journal in a file; None if the file does not exist.
 
-    Raise `UntrustedJournalError` if another user may have written it, it cannot be parsed, or it contains a name that
-    no job writes.
+    Raise `UntrustedJournalError` if another user may have written it, it cannot be parsed, or a name in it is invalid.
     """
-    check_location(path, path)  # any file system; callers check that of a path from a pointer or database
+    check_location(path, path)  # accepts any file system; callers have checked paths from pointers and databases
     file = HadoopPath(access.bridge, path)
     content = read_trusted(access, file, LARGEST_JOURNAL)
     if content is None:
@@ -192,11 +191,11 @@ def _parse(path: str, content: dict[str, Any]) -> Journal:
     for part in parts:
         part.check_names()
     all_committed = content["decided"]
-    is_requested, is_rolled_back = content.get("asked", True), content.get("back", False)  # not in older journals
-    if not all(isinstance(flag, bool) for flag in (all_committed, is_requested, is_rolled_back)):
+    commit_requested, rollback_started = content.get("asked", True), content.get("back", False)  # not in older journals
+    if not all(isinstance(flag, bool) for flag in (all_committed, commit_requested, rollback_started)):
         raise ValueError("a flag is neither true nor false")
     job_id, job_name = str(content["job"]), str(content["name"])
-    return Journal(path, job_id, job_name, owner, parts, all_committed, is_requested, is_rolled_back)
+    return Journal(path, job_id, job_name, owner, parts, all_committed, commit_requested, rollback_started)
 
 
 def trusted_journals_of(access: Access, target: HadoopPath) -> Iterator[Journal]:
@@ -215,7 +214,7 @@ def journals_at(access: Access, folder: HadoopPath) -> list[str]:
     """
     journals = set()
     for file in folder.children_matching(f"{PREFIX}*"):
-        if file.is_folder():  # rows of a target whose name begins with "commit-"
+        if file.is_folder():  # `.penstock-commit-x-...` is the staging folder of a target `commit-x`
             continue
         try:
             journal = _journal_path_of(access, file)
@@ -232,7 +231,7 @@ def journals_at(access: Access, folder: HadoopPath) -> list[str]:
 
 
 def _journal_path_of(access: Access, file: HadoopPath) -> str | None:
-    """Return the path of the journal that a file is, points to or belongs to; None if the file no longer exists."""
+    """Return the path of the journal that a file points or belongs to, or its own path; None if it no longer exists."""
     if file.name.endswith(".ref"):
         content = read_trusted(access, file, LARGEST_POINTER)
         if content is None:

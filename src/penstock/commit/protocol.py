@@ -86,7 +86,7 @@ class JournalFile:
 
     def record_request(self) -> None:
         """Record that a commit that may succeed late is about to be requested; raise `CommitError` as `check` does."""
-        changed = replace(self.journal, is_requested=True)
+        changed = replace(self.journal, commit_requested=True)
         if changed.may_succeed_late:
             self.check()
             self.journal = changed  # before the write, which may succeed although it raises
@@ -100,7 +100,7 @@ class JournalFile:
         """
         if has_foreign_token or self.journal.may_succeed_late:
             self.check()
-            self._rewrite(replace(self.journal, is_rolled_back=True))
+            self._rewrite(replace(self.journal, rollback_started=True))
 
     def record_all_committed(self) -> None:
         """Record that all sinks have committed."""
@@ -385,7 +385,7 @@ class Commit:
             return self._journal.journal.path
         parts = self._parts()
         path = new_journal_path(self._access, parts, self._job_id)
-        journal = Journal(path, self._job_id, self._job_name, None, tuple(parts), is_requested=True)
+        journal = Journal(path, self._job_id, self._job_name, None, tuple(parts), commit_requested=True)
         try:
             journal.check()
             journal.write(self._access)

@@ -126,7 +126,7 @@ def _complete_or_undo(access: Access, journal: Journal) -> Outcome:
 
 
 def _choose_outcome(access: Access, journal: Journal) -> Outcome:
-    if journal.is_rolled_back:
+    if journal.rollback_started:
         return Outcome.UNDONE
     if journal.all_committed or any(_has_committed(access, part) for part in journal.parts) or journal.may_succeed_late:
         return Outcome.COMPLETED

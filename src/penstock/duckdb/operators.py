@@ -54,7 +54,7 @@ class RowCounters:
             self._bridge.helper("NativeParts").recordScan(self.leaf, self.root, self.read.value)
 
     def close(self) -> None:
-        """Release the accumulators, which PySpark retains; before PySpark 4.2 they stay, as retried tasks need them."""
+        """Release the accumulators; not before PySpark 4.2, where an update by a retried task would then fail."""
         if self._bridge.version >= (4, 2):
             for counter in (self.read, self.returned):
                 _accumulatorRegistry.pop(counter.aid, None)
@@ -111,16 +111,15 @@ def wire_ddl(columns: Sequence[Column]) -> str:
 def exchange_columns(session: Session, replaced: Any, root: Any, scatter: ScatterFacts, batches: Any) -> Any:
     """Return the operator that exchanges the batches of a part and reads their rows.
 
-    `replaced` is the replaced operator: the exchange above the part, or the root of the part if Spark adds the exchange
-    later.
+    `replaced` is the exchange above the part, or the root of the part if Spark adds the exchange later.
     """
     bridge = session._bridge
     routing_number = items(batches.output())[0]
     hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq([routing_number]), scatter.subpartitions)
     origin = bridge.companion(EXECUTION + "exchange.REPARTITION_BY_NUM")  # AQE retains the number of subpartitions
-    parameter_since_4_3 = [False] if bridge.version >= (4, 3) else []
+    pipelined = [False] if bridge.version >= (4, 3) else []  # a parameter since Spark 4.3
     exchange = bridge.find(EXECUTION + "exchange.ShuffleExchangeExec")(
-        hashing, batches, origin, bridge.none, *parameter_since_4_3
+        hashing, batches, origin, bridge.none, *pipelined
     )
     decoder = bridge.helper("NativeDecoder", on_executors=True)
     return bridge.helper("ColumnarExchange").rows(exchange, root.output(), list(scatter.keys), decoder, replaced)

@@ -47,11 +47,11 @@ class PartFacts:
     `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
     `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
 
-    The part joins `build_count` broadcast sides and the key sets `key_set_numbers` (for `key_rows`); these sides and
-    key sets have `joined_rows` rows in total. `max_task_bytes` is an upper bound of the written bytes of the inputs
-    that a task reads. `aggregates` says whether the part contains an aggregate. `scatter` is the hash exchange directly
-    above the part; None if its rows cannot be exchanged as columns. `above_reason` says why DuckDB cannot compute the
-    operator above; None if there is none or it is an exchange.
+    The part joins `build_count` broadcast sides, and the key sets whose numbers are `key_set_numbers` (see
+    `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
+    written bytes of the inputs that a task reads. `aggregates` says whether the part contains an aggregate. `scatter`
+    is the hash exchange directly above the part; None if its rows cannot be exchanged as columns. `above_reason` says
+    why DuckDB cannot compute the operator above; None if there is none or it is an exchange.
     """
 
     table: str
@@ -87,7 +87,10 @@ class PartFacts:
         return cls(declined_reason=None, **{**facts, **typed})
 
     def too_small_reason(self, tasks: int, task_rows: int) -> str | None:
-        """Return why DuckDB's start, or a join in each task, costs too much; None if not. A task reads `task_rows`."""
+        """Return why DuckDB's start, or a join in each task, costs too much; None if it does not.
+
+        Each of the `tasks` reads `task_rows` rows. For a part with inputs, only the largest task counts: `tasks` is 1.
+        """
         if self.inputs:
             minimum = MIN_INPUT_ROWS
         else:

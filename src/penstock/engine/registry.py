@@ -23,10 +23,7 @@ _DUCKDB = EntryPoint("duckdb", "penstock.duckdb.engine:ENGINE", GROUP)
 
 @cache
 def native_engine() -> NativeEngine | None:
-    """Return the native engine, None if none can be imported.
-
-    An engine that another package registers replaces DuckDB.
-    """
+    """Return the native engine, None if none can be imported; an engine of another package replaces DuckDB."""
     other_points = sorted(point for point in entry_points(group=GROUP) if point.value != _DUCKDB.value)
     for point in (*other_points, _DUCKDB):
         try:

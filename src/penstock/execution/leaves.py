@@ -60,7 +60,7 @@ class LeafBuilder:
             merged = merge_hot_groups(self._context, edge, read, result)
         if divided is not None:
             (rows, task_ranges), layout = divided, None  # the range of subpartitions of each task
-            spark_layout = verification.span_layout(layouts.layout(result.plan, output), task_ranges)
+            spark_layout = verification.range_layout(layouts.layout(result.plan, output), task_ranges)
         elif isinstance(read, SlicedRead) and not is_window:
             rows, layout, spark_layout = self._sliced_rows(edge, read, result, output, joins_slices=joins_slices)
         else:
@@ -116,7 +116,7 @@ class LeafBuilder:
         spark_layout: Partitioning | None = None
         if self._context.verify and all(len(task) == 1 for task in read.tasks):
             written_layout = layouts.layout(result.plan, output)
-            spark_layout = verification.span_layout(written_layout, [task[0].subpartitions for task in read.tasks])
+            spark_layout = verification.range_layout(written_layout, [task[0].subpartitions for task in read.tasks])
         return rows, layouts.as_shareable(joint_layout), spark_layout
 
 

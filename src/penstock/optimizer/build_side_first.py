@@ -26,7 +26,7 @@ from penstock.base.units import show_bytes, show_count
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED, DYNAMIC_FILTERING_MAX_KEYS
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import FilterPath, JoinType, Side, StreamNodeUpdateRequest
-from penstock.optimizer.dynamic_filtering import is_small_table, scan_operator
+from penstock.optimizer.dynamic_filtering import is_faster_unfiltered, scan_operator
 from penstock.optimizer.graphs import EquiJoin, crosses_exchange, equi_join, equi_joins, is_hashed
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -130,7 +130,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
             return False
         exchanged = crosses_exchange(graph, source_id, join_id)
         # A selectivity of 0 is the best case: no row passes the filter.
-        return path.prunes or (exchanged and not is_small_table(source_id, 0.0, join_id, context))
+        return path.prunes or (exchanged and not is_faster_unfiltered(source_id, 0.0, join_id, context))
 
     def _mark_may_shrink(self, source_id: int, context: StrategyContext) -> bool:
         """Set `may_shrink` of the join sides that read a source; return whether any side changed."""

@@ -8,9 +8,9 @@ Before::
 
 After::
 
-    sales, keys of customers ──HASH──┐
-                                     ├─▶ join
-    customers ───────────────────────┘
+    sales with keys of customers ──HASH──┐
+                                         ├─▶ join
+    customers ───────────────────────────┘
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE = "join", "side", "skips"
 def filter_selectivity(rows: int | None, scanned: int | None, filtered: int | None) -> float | None:
     """Estimate the fraction of rows that pass a filter; None if the row counts are unknown.
 
-    Keys are usually unique in the smaller of two joined tables. So the fraction of rows that pass is about the fraction
-    of the rows of the smaller table that provide keys.
+    Keys are usually unique in the smaller of two joined tables, so it has as many keys as rows. The fraction of rows
+    that pass is about `rows` divided by the rows of the smaller table.
 
     `rows` is the number of rows that the keys are collected from, `scanned` the number read from the source table of
     the keys, and `filtered` the number in the source to be filtered; None if unknown.
@@ -61,7 +61,7 @@ def scan_operator(graph: StreamGraph, node_id: int) -> ScanOperator:
     return operator if isinstance(operator, ScanOperator) else ScanOperator()
 
 
-def is_small_table(source_id: int, selectivity: float, join_id: int, context: StrategyContext) -> bool:
+def is_faster_unfiltered(source_id: int, selectivity: float, join_id: int, context: StrategyContext) -> bool:
     """Whether a source is a small broadcast table that is faster to read completely than to filter by awaited keys.
 
     `selectivity` is the fraction of rows that pass the filter, and `join_id` the join that the filter belongs to. False
@@ -83,7 +83,7 @@ def is_small_table(source_id: int, selectivity: float, join_id: int, context: St
 
 
 def measured_selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Estimate the fraction of probe rows that match in a broadcast join: 1 if unknown, None if nothing is measured."""
+    """Estimate the fraction of probe rows matching a finished broadcast side (1 if unknown); None if there is none."""
     build = join.broadcast_side
     result = None if build is None else context.result(join.edges[build].source_id)
     if build is None or result is None:
@@ -211,5 +211,5 @@ def _is_worth_it(
         and crosses_exchange(graph, target, ref.join_id)
         # Otherwise a join that is chained to the node already looks up the same keys.
         and crosses_exchange(graph, target, path.filter_source.join_id, unless_reached=True)
-        and not is_small_table(path.targets[0], selectivity, ref.join_id, context)
+        and not is_faster_unfiltered(path.targets[0], selectivity, ref.join_id, context)
     )

@@ -188,8 +188,7 @@ def _movable_conditions(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
 def _may_inline(path: Sequence[LogicalNode], top: LogicalNode) -> bool:
     """Whether Spark may inline columns of the part where they are used, such as in a branch that few rows take.
 
-    Spark inlines columns when it merges two projections, or a projection and an aggregate. `top` is the topmost
-    operator of the part.
+    Spark does so when it merges two projections, or a projection and an aggregate. `top` is the part's top operator.
     """
     *above, leaf = path
     node = next((operator for operator in reversed(above) if operator.name != "Filter"), None)

@@ -14,7 +14,7 @@ from penstock.spark.plans.catalyst import analyzed_plan, cached_plan
 from penstock.spark.plans.dataframes import dataframe, hint_number
 from penstock.spark.plans.fragment import rebuild
 from penstock.spark.plans.nodes import LogicalNode, read_plan
-from penstock.spark.plans.python_functions import is_ordinary, pickled_function
+from penstock.spark.plans.python_functions import pickled_function, runs_in_ordinary_tasks
 from penstock.spark.run.barrier import function_id, with_output
 from penstock.spark.run.pulled_rows import schema_of
 
@@ -92,7 +92,7 @@ def exchange_before(node: LogicalNode, config: Configuration) -> LocatedExchange
     """Return the exchange that a function reads; also a ``repartition(n)`` if the options make it adaptive."""
     (child,) = node.children
     located = exchange_at(child)
-    if located is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not is_ordinary(node):
+    if located is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not runs_in_ordinary_tasks(node):
         return located
     if child.repartition is None or child.name != "Repartition" or not child.repartition.shuffles:
         return None

@@ -158,8 +158,7 @@ class Rebalanced:
     def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInArrow`` does.
 
-        The function takes an iterator of ``pyarrow.RecordBatch`` and returns another; it is called once in every
-        consumer.
+        The function takes an iterator of ``pyarrow.RecordBatch`` and returns another; every consumer calls it once.
 
         >>> def count_rows(batches):
         ...     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
@@ -171,9 +170,8 @@ class Rebalanced:
     def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInPandas`` does.
 
-        The function takes an iterator of ``pandas.DataFrame`` and returns another; it is called once in every consumer.
-        Raise `RebalanceError` if the exchange is adaptive and a column is of a nested type, for which pandas has
-        several forms.
+        The function takes an iterator of ``pandas.DataFrame`` and returns another; every consumer calls it once. Raise
+        `RebalanceError` if the exchange is adaptive and a column has a nested type, which has several forms in pandas.
 
         >>> rows = rebalance(spark.range(3)).map_in_pandas(lambda frames: (frame * 2 for frame in frames), "id long")
         >>> sorted(env.collect(rows))

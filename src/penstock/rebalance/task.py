@@ -36,10 +36,11 @@ class ExchangeSpec:
     """Parameters that are the same for all tasks of a stage.
 
     The first `readers` tasks read; if there are fewer tasks, all. The first `writers` tasks have rows; None if all do.
-    `pointwise` says whether each writer sends to a few neighbouring readers only (rescale). `idle_timeout` is the
-    number of seconds without progress of any consumer after which a waiting writer fails. `max_queued_bytes` is the
-    maximum of bytes queued at a reader, from all writers together. `tasks` is the planned number of tasks of the stage
-    (in a job it may have fewer); None if unknown.
+    `pointwise` says whether each writer sends to a few neighbouring readers only (rescale). `max_traverse_size` is how
+    many readers a writer compares for each batch. `idle_timeout` is the number of seconds without progress of any
+    reader after which a waiting writer fails. `max_queued_bytes` is the maximum of bytes queued at a reader, from all
+    writers together. `tasks` is the number of tasks of the stage in Spark's plan, None if unknown; a job of Penstock
+    may run fewer.
     """
 
     readers: int
@@ -88,7 +89,7 @@ class SubtaskReport:
 
 
 class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
-    """Accumulator of task reports."""
+    """Concatenates the reports of tasks in an accumulator."""
 
     def zero(self, value: list[dict[str, object]]) -> list[dict[str, object]]:
         """Return an empty list."""
@@ -96,7 +97,7 @@ class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
         return []
 
     def addInPlace(self, value1: list[dict[str, object]], value2: list[dict[str, object]]) -> list[dict[str, object]]:
-        """Return all reports."""
+        """Return both lists as one."""
         value1.extend(value2)
         return value1
 
@@ -185,7 +186,7 @@ class _RunningTask:
         writer.start()
         received = self._read()
         yield from function(received)
-        for _ in received:  # consume rows that the function has not read, as writers wait for it
+        for _ in received:  # also acknowledge rows that the function has not read: writers wait for that
             pass
         self._wait_for(lambda: not writer.is_alive(), poll=0.05)
 

@@ -74,7 +74,7 @@ class ShadowedJob(Job):
         return Output(output.df, sink, output.parallelism, output.location)
 
     def watch_query(self, plan: LogicalPlan, sink: Sink, line: str) -> Sink:
-        """Return a watched sink for a query that Spark has optimized.
+        """Return a watched sink for a query that Spark delegates.
 
         Spark fetches the rows after the job, so the sink cannot fingerprint them; the last stage runs again instead.
         """
@@ -88,7 +88,7 @@ class ShadowedJob(Job):
         """Record whether Spark computes the only query of the job itself, so that no comparison is needed."""
         queries = [source.scan for source in plan.sources.values() if isinstance(source.scan, SparkQuery)]
         if len(self._watched) == 1 and any(not isinstance(query, NativeQuery) for query in queries):
-            self._watched[0].spark_runs_query = True
+            self._watched[0].spark_is_chosen = True
 
     def record_fallback(self, error: BaseException) -> None:
         """Record that Spark runs the query after a failure of Penstock; earlier comparisons are discarded."""
@@ -97,7 +97,7 @@ class ShadowedJob(Job):
             self._comparisons.clear()
             reason = f"Penstock failed, so Spark runs this query itself: {first_line(error)}"
             for watched in self._watched:
-                watched.spark_runs_query = True
+                watched.spark_is_chosen = True
                 self._add_verdict(watched, Verdict.BY_SPARK, reason)
             self._finish_report()
 

@@ -27,8 +27,8 @@ class WatchedOutput:
 
     If the output is `materialised`, its rows can be computed again from the stored result of the last exchange.
     `user_df` is the user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query
-    that Spark has optimized. `spark_runs_query` is set if the plan, or a fallback, lets Spark run the query. `sink_df`
-    is the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint the
+    that Spark delegates. `spark_is_chosen` is set if the job plan or a fallback lets Spark run the query. `sink_df` is
+    the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint the
     rows that the sink computes; None if they are recomputed. `problem` says why rows cannot be compared; else empty.
     """
 
@@ -38,15 +38,15 @@ class WatchedOutput:
     location: str = ""
     materialised: bool = False
     user_df: DataFrame | None = None
-    spark_runs_query: bool = field(default=False, init=False)
+    spark_is_chosen: bool = field(default=False, init=False)
     sink_df: DataFrame | None = field(default=None, init=False)
     fingerprinted_rows: FingerprintedRows | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
 
     @property
     def is_run_by_spark(self) -> bool:
-        """Whether Spark runs the whole query."""
-        return self.spark_runs_query or (self.user_df is not None and self.sink_df is self.user_df)
+        """Whether Spark runs the whole query: it is chosen, or the sink received the user's DataFrame."""
+        return self.spark_is_chosen or (self.user_df is not None and self.sink_df is self.user_df)
 
     @property
     def recomputed_rows(self) -> DataFrame:
@@ -60,7 +60,7 @@ class WatchedOutput:
         return Comparison(self.name, verdict, reason, names=names, location=self.location, **values)
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """Return the DataFrame for the sink, which fingerprints its rows if they cannot be computed again later."""
+        """Return the DataFrame for the sink; it fingerprints rows of Penstock that cannot be computed again later."""
         self.sink_df = df
         if self.is_run_by_spark or self.materialised:
             return df

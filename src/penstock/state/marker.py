@@ -88,8 +88,7 @@ def write_marker(access: Access, checkpoint: HadoopPath, *, keep_requests: bool 
     """Write the marker of this process, which is about to start the query of a checkpoint.
 
     If a process on another machine has written a marker, wait up to a minute for its lease to expire: it may have died.
-    Raise `StateError` if a live process runs the query or changes its key groups, or the checkpoint cannot be written
-    to.
+    Raise `StateError` if a live process runs the query or changes its key groups, or the checkpoint is not writable.
 
     `keep_requests` says whether to keep pending rescale requests, because this process runs the query already.
     """

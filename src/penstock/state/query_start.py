@@ -87,8 +87,7 @@ class QueryStart:
 def recover_rescale(bridge: Bridge, location: str) -> Checkpoint | None:
     """Finish or undo an interrupted rescale, and return the checkpoint; None if there is no checkpoint yet.
 
-    Raise `StateError` if another live process works on the rescale, or the logs were rewound to a batch before a
-    complete rescale.
+    Raise `StateError` if another live process works on the rescale, or the logs were rewound past a complete rescale.
     """
     if not HadoopPath(bridge, location).child("offsets").exists():
         return None

@@ -24,8 +24,7 @@ _WITHDRAWN = b"withdrawn"  # content of a claim file
 class Request:
     """A request for another number of key groups.
 
-    `method` is the rewrite method of every store; None to choose it for each store. `by` is the requesting process, for
-    messages.
+    `method` is the rewrite method of every store; None to choose it for each store. `by` names the requesting process.
     """
 
     max_parallelism: int

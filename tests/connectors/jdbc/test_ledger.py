@@ -222,7 +222,7 @@ def test_a_job_is_rolled_back_if_its_journal_cannot_be_written(
     write_journal = Journal.write
 
     def write_to_full_disk(journal: Journal, access: Access) -> None:
-        if not has_journal or journal.all_committed or journal.is_rolled_back:
+        if not has_journal or journal.all_committed or journal.rollback_started:
             raise OSError("no space left")
         write_journal(journal, access)
 

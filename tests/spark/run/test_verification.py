@@ -13,7 +13,7 @@ from penstock.spark.bridge.jvm import PHYSICAL, Bridge
 from penstock.spark.plans import catalyst
 from penstock.spark.run import exchange, filters
 from penstock.spark.run.jobs import active_session
-from penstock.spark.run.verification import check_layout, dropped_keys_condition, has_matching_row, span_layout
+from penstock.spark.run.verification import check_layout, dropped_keys_condition, has_matching_row, range_layout
 from tests.spark.plans.relations import RELATIONS, relation_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_rows_in_the_wrong_partition(spark: SparkSession, spans: Any, claim: str
         hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq([output.columns()[0]]), 5)
         rows = exchange.read_ranges(result, read).rows()
         verified = check_layout(
-            rows, span_layout(Partitioning(bridge, hashing), spans), output, "the input a of v2"
+            rows, range_layout(Partitioning(bridge, hashing), spans), output, "the input a of v2"
         )._handle
         if claim is None:
             assert verified.count() == 5000

@@ -111,8 +111,7 @@ def compact(
 ) -> StageReport:
     """Merge the small files of a folder that is not visible to readers yet; each task merges a group of files.
 
-    `schema` includes the partition columns, and is None if nothing was written. `target_size` is the target size of
-    a file in bytes.
+    `schema` includes the partition columns, and is None if nothing was written. `target_size` is in bytes.
     """
     if schema is None:
         return StageReport("nothing", "nothing was written")

@@ -112,8 +112,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
     def _commit_transaction(self, transaction: Transaction) -> None:
         """Send the commit to the catalog; before this, nothing is visible to readers.
 
-        Raise `CommitUnknownError` if the catalog neither confirms nor rejects the commit, such as after a timeout of a
-        gateway.
+        Raise `CommitUnknownError` if the catalog neither confirms nor rejects the commit, such as after a timeout.
         """
         from pyiceberg import exceptions as rejections
 

@@ -276,8 +276,7 @@ class PreparedJdbc(Prepared):
     def is_committed(self, access: Access) -> bool:
         """Whether the ledger has the token or receipt; waits for any open transaction that has added it.
 
-        Raise `SinkError` if that is unknown, because the user may not write to the ledger, or the ledger has no unique
-        key.
+        Raise `SinkError` if that is unknown, because the user may not write to the ledger, or it has no unique key.
         """
         if not self.staging:
             return True
@@ -326,8 +325,7 @@ class PreparedJdbc(Prepared):
     def write_pointer(self, access: Access, journal: str) -> None:
         """Register the journal in the database.
 
-        Raise `SinkError` if the commit has no token or receipt in the ledger, as recovery could not determine whether
-        the rows were committed.
+        Raise `SinkError` if the commit has no token or receipt: recovery could not determine whether it succeeded.
         """
         if self._ledger_token is None:
             raise SinkError.no_ledger(self.table, self.database, "the sinks of its job commit together")

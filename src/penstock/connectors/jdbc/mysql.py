@@ -35,17 +35,18 @@ FROM information_schema.statistics s
 JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE s.table_schema = ? AND s.table_name = ? AND s.index_name = 'PRIMARY' AND s.seq_in_index = 1
 """
+# `is_filled`: whether MySQL fills the column if an INSERT omits it. An automatic number never conflicts.
 _UNIQUE_QUERY = """
 SELECT s.index_name, lower(coalesce(s.column_name, '')), s.sub_part,
   coalesce(c.column_default, 'NULL') <> 'NULL' OR c.extra LIKE '%GENERATED%' OR c.generation_expression <> ''
-  OR (c.is_nullable = 'NO' AND c.extra NOT LIKE '%auto_increment%' AND @@sql_mode NOT LIKE '%STRICT%')
+  OR (c.is_nullable = 'NO' AND c.extra NOT LIKE '%auto_increment%' AND @@sql_mode NOT LIKE '%STRICT%') AS is_filled
 FROM information_schema.statistics s
 LEFT JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) AND s.non_unique = 0
 """
 _NUMBER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXT_TYPES = frozenset({"char", "varchar"})
-_RANGES_PER_SPLIT = 8  # whose rows are estimated, so that splits can have about equal rows
+_RANGES_PER_SPLIT = 8  # whose rows are estimated, so that splits get about equally many rows
 _ESTIMATE_KEYS = ("rows", "rows_produced_per_join", "rows_examined_per_scan")  # in plans of MariaDB, and of MySQL
 
 
@@ -114,7 +115,7 @@ class MySqlDialect(JdbcDialect):
         return [
             UniqueKey(
                 frozenset(str(name) for name, _, _ in columns),
-                frozenset(str(name) for name, _, filled in columns if filled == "1" or not name),
+                frozenset(str(name) for name, _, is_filled in columns if is_filled == "1" or not name),
                 is_whole=all(name and length is None for name, length, _ in columns),
             )
             for columns in indexes.values()
@@ -126,7 +127,7 @@ class MySqlDialect(JdbcDialect):
         return f"ON DUPLICATE KEY UPDATE {changes}"
 
     def free_connections(self, database: JdbcConnection) -> int | None:
-        """Return the connections that ``max_connections`` leaves."""
+        """Return the number of connections that ``max_connections`` still allows."""
         ((maximum,),) = database.rows("SELECT @@max_connections")
         used = database.rows("SHOW STATUS LIKE 'Threads_connected'")
         return max(1, int(maximum or 1) - int(used[0][1] or 0))
@@ -135,7 +136,7 @@ class MySqlDialect(JdbcDialect):
 def _split_conditions(
     table: str, key: str, collation_format: str | None, database: JdbcConnection, count: int
 ) -> list[str | None]:
-    """Return the conditions of splits by a key; `collation_format` (None for numbers) gives literals its collation."""
+    """Return conditions of splits by a key; `collation_format` (None for numbers) adds its collation to literals."""
     ((low, high),) = database.rows(f"SELECT min({key}), max({key}) FROM {table}")
     if count == 1 or low is None or high is None or low == high:
         return [None]
@@ -148,7 +149,7 @@ def _split_conditions(
         if collation_format is None:
             return middle_number(first, last)
         text = middle_text(first, last)
-        if text is None or "\\" in text:  # a backslash in a literal depends on the server's settings
+        if text is None or "\\" in text:  # the server's settings decide what a backslash in a literal means
             return None
         low_sql, middle_sql, high_sql = (collation_format.format(_text_literal(value)) for value in (first, text, last))
         ((is_between,),) = database.rows(f"SELECT {low_sql} < {middle_sql} AND {middle_sql} < {high_sql}")

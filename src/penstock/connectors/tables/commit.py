@@ -71,8 +71,7 @@ class Key:
     def check(self, rows: DataFrame) -> tuple[Predicate, ...] | None:
         """Check new rows, and return predicates on their keys for skipping files; None if there are no rows.
 
-        Raise `SinkError` if a key is null, or two rows have the same key: it would be undefined which row replaces the
-        old row.
+        Raise `SinkError` if a key is null, or two rows have the same key: either could replace the old row.
         """
         columns = [rows[quoted(name)] for name in self.columns]
         aggregates = [F.count(F.lit(1)), F.max(reduce(or_, [column.isNull() for column in columns]))]

@@ -65,8 +65,7 @@ class Files:
     def whole_files_query(self, ranges: Sequence[FileRange]) -> str:
         """Return a query for the rows of whole files; `ranges` must cover each file completely.
 
-        A file that is listed twice is read twice, as in Spark. Raises `NotNativeError` if DuckDB might read a file
-        differently from Spark.
+        A file that is listed twice is read twice, as in Spark. Raises `NotNativeError` if DuckDB's rows might differ.
         """
         by_folder: dict[tuple[str, ...], list[FileRange]] = {}
         for file in ranges:

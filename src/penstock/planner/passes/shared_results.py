@@ -25,7 +25,7 @@ def materialize_shared_results(draft: Draft) -> None:
         reason = f"read {len(outgoing)} times, by {consumers}"
         choice = DraftChoice(_producer_name(draft, node_id), "run once", reason, explain=partial(_explanation, node_id))
         draft.choices.append(choice)
-        # Consumers whose edges have the same signature can read the same exchange.
+        # Consumers whose edges have the same signature can read the same exchange, unless the signature is empty.
         signatures = {draft.edges[edge.id].signature for edge in outgoing}
         if len(signatures) == 1 and "" not in signatures and not any(edge.is_forward for edge in outgoing):
             continue
@@ -48,14 +48,14 @@ def _explanation(node_id: int, graph: StreamGraph, columns: Mapping[str, str]) -
 def _skip_calcs(
     node_id: int, node_of: Callable[[int], StreamNode], out_edges: Callable[[int], Sequence[StreamEdge]]
 ) -> StreamNode:
-    """Return a node; or instead of a Calc with a single consumer, the first node downstream that is not one."""
+    """Return the first node, from `node_id` downstream, that is not a Calc with a single consumer."""
     while node_of(node_id).kind is OperatorKind.CALC and len(following := out_edges(node_id)) == 1:
         node_id = following[0].target_id
     return node_of(node_id)
 
 
 def _producer_name(draft: Draft, node_id: int) -> str:
-    """Return the names of the operators from a node upstream in its vertex, without Calc nodes if there are others."""
+    """Return the names of a node and of those chained before it, the node first; Calc only if there is no other."""
     chain = [draft.stream_nodes[n] for n in sorted(draft.chained_upstream(node_id), reverse=True)]
     names = [node.name for node in chain if node.kind is not OperatorKind.CALC]
     return " -> ".join(names) or draft.stream_nodes[node_id].name

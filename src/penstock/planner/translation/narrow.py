@@ -10,7 +10,7 @@ from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
 from penstock.planner.translation import exchanges
-from penstock.planner.translation.repartitions import rows_before
+from penstock.planner.translation.repartitions import rows_before_boundary
 from penstock.planner.translation.translator import CHEAP, NARROW, Translator, translates
 from penstock.rebalance.adaptive_exchanges import consumer_stage_at
 
@@ -74,10 +74,10 @@ def _add_calc(translator: Translator, operators: Sequence[LogicalNode]) -> int:
 
 
 def _only_removes_boundary_column(translator: Translator, node: LogicalNode) -> bool:
-    """Whether an operator has no effect because the boundary below it is omitted."""
+    """Whether an operator only removes the column of the omitted boundary below it (see `omit_boundary`)."""
     (below,) = node.children
     is_omitted = node.name == "Project" and below in translator.omitted_boundaries
-    return is_omitted and node.ids == rows_before(translator, below).ids
+    return is_omitted and node.ids == rows_before_boundary(translator, below).ids
 
 
 def _distribution_after(distribution: Distribution, operators: Sequence[LogicalNode]) -> Distribution:

@@ -47,16 +47,16 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
 @translates("RepartitionByExpression")
 def translate_repartition_by(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Exchange rows by the keys or ranges that the user requests."""
-    if node in translator.omitted_boundaries:
-        return translator.translate(rows_before(translator, node))
+    if node in translator.omitted_boundaries:  # repartitions after barrier stages, see `barrier_stage`
+        return translator.translate(rows_before_boundary(translator, node))
     input_node = translator.translate(node.children[0])
     assert node.repartition is not None
     keys, parallelism = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
         return redistribute(translator, node, input_node, parallelism, keys)
     node_id = translator.draft.add_node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
-    texts = tuple(key.text for key in keys)
-    translator.add_operator_edge(input_node, node_id, node, RangePartitioner(texts))
+    partitioner = RangePartitioner(tuple(key.text for key in keys))
+    translator.add_operator_edge(input_node, node_id, node, partitioner)
     return TranslatedNode(node_id)
 
 
@@ -86,10 +86,10 @@ def redistribute(
     if not keys:
         draft.add_edge(input_node.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
         return TranslatedNode(node_id)
-    texts = tuple(key.key for key in keys)
+    hash_keys = tuple(key.key for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
-    edge = draft.add_edge(input_node.node_id, node_id, HashPartitioner(texts), plan)
-    distribution = Distribution((texts,), draft.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
+    edge = draft.add_edge(input_node.node_id, node_id, HashPartitioner(hash_keys), plan)
+    distribution = Distribution((hash_keys,), draft.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
     return TranslatedNode(node_id, distribution)
 
 
@@ -149,7 +149,7 @@ def _exchange_evenly(
     partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
     is_adaptive, _ = hint.exchange.resolve_options(translator.config, tasks)
-    if is_adaptive:  # it cannot run as a barrier stage, so its tasks pull rows
+    if is_adaptive:  # `with_adaptive_exchanges` has replaced those that can run as barrier stages; others pull rows
         partitioner, tasks = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
     node_id = translator.draft.add_node(_REPARTITION, name, NodePlan(None), parallelism=tasks, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
@@ -157,10 +157,10 @@ def _exchange_evenly(
     return TranslatedNode(node_id)
 
 
-def rows_before(translator: Translator, boundary: LogicalNode) -> LogicalNode:
-    """Return the operator below an omitted boundary, without the column that the boundary would partition by."""
-    (numbered,) = boundary.children
-    if numbered.name != "Project" or translator.is_shared(numbered):
-        return numbered
-    (rows,) = numbered.children
-    return rows if len(set(numbered.ids) - set(rows.ids)) == 1 else numbered
+def rows_before_boundary(translator: Translator, boundary: LogicalNode) -> LogicalNode:
+    """Return the plan below an omitted boundary, without an operator that only adds the column to partition by."""
+    (below,) = boundary.children
+    if below.name != "Project" or translator.is_shared(below):
+        return below
+    (rows,) = below.children
+    return rows if len(set(below.ids) - set(rows.ids)) == 1 else below

@@ -79,7 +79,7 @@ class Translator:
     broadcast_option: str
     shared_part_of: Callable[[LogicalNode], tuple[TranslatedNode, Attributes] | None]
     omitted_boundaries: set[LogicalNode] = field(default_factory=set, init=False)
-    """Repartitions that are omitted because the readers of their rows do not need them."""
+    """Repartitions after barrier stages that are omitted because the readers do not need them, see `omit_boundary`."""
     source_hints: dict[LogicalNode, PlanHint] = field(default_factory=dict, init=False)
     """The hint for the source of a leaf."""
     row_limits: dict[LogicalNode, int] = field(default_factory=dict, init=False)

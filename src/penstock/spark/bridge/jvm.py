@@ -38,8 +38,7 @@ def is_classic(spark: SparkSession) -> bool:
 class Bridge:
     """Access to the JVM of a classic Spark session.
 
-    Raises `SessionError` if the session is a Spark Connect session, Spark's version is unsupported, or PySpark does not
-    pin threads.
+    Raises `SessionError` for a Spark Connect session, an unsupported Spark version, or PySpark without pinned threads.
     """
 
     def __init__(self, spark: SparkSession) -> None:

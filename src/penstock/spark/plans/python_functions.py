@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def is_ordinary(plan: LogicalPlan) -> bool:
+def runs_in_ordinary_tasks(plan: LogicalPlan) -> bool:
     """Whether a ``MapInArrow`` or ``MapInPandas`` runs in ordinary tasks: without barrier or resource profile."""
     return not plan._handle.isBarrier() and bool(plan._handle.profile().isEmpty())
 

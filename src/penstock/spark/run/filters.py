@@ -19,9 +19,10 @@ from penstock.spark.run.key_rows import MAX_ROWS, KeyRows
 
 _BITS_PER_ROW = 10
 _ITEMS_PER_ROW = 2.3
-"""Items per row for which Spark sizes the filter, which results in three hash functions and 1.7 % false positives.
+"""Items per row that Spark is to expect, deliberately too many: it then uses only three hash functions.
 
-Seven functions, the optimum for this size, would result in 0.8 %, but in twice the memory accesses per row.
+They result in 1.7 % false positives. Seven, the optimum for this size, would result in 0.8 %, but need twice the
+memory accesses per row.
 """
 _MAX_BITS = 1 << 26
 BLOOM_SETTINGS = {
@@ -164,7 +165,7 @@ def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, max_
 
 
 def might_contain(key_set: KeySet, keys: Sequence[Expression]) -> Expression:
-    """Return the condition of the Bloom filter: true for all keys of the set, and for few others; not for sources."""
+    """Return the condition of the Bloom filter, which sources do not support: true for all keys and few others."""
     bridge = keys[0]._bridge
     test = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(key_set.bloom, _hash(bridge, keys))
     condition = Expression(bridge, test)

@@ -25,13 +25,13 @@ def check_layout(rows: InternalRows, layout: Partitioning, output: Attributes, s
     return InternalRows(bridge, checked)
 
 
-def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -> Partitioning | None:
+def range_layout(layout: Partitioning | None, ranges: Sequence[tuple[int, int]]) -> Partitioning | None:
     """Return the partitioning of rows if each task reads a range of subpartitions; None if the rows are not hashed."""
     if layout is None or class_name(layout._handle) != "HashPartitioning":
         return None
     bridge = layout._bridge
     boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
-    boundaries = bridge.seq(boundary(start, end) for start, end in spans)
+    boundaries = bridge.seq(boundary(start, end) for start, end in ranges)
     return Partitioning(bridge, bridge.find(PHYSICAL + "CoalescedHashPartitioning")(layout, boundaries))
 
 

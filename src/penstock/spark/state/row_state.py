@@ -1,4 +1,4 @@
-"""State stores of Spark before 4.2, which has no offline tools: rows are read, grouped and written one by one.
+"""State stores of Spark before 4.2, which lacks offline tools: Penstock reads, groups and writes each row itself.
 
 Rows are read with the data source ``statestore``, and written with the stores' own providers. Operators whose state has
 column families are rejected.
@@ -58,12 +58,13 @@ class RowSession(StateSession):
         self._format_version = format_version
         self._encoding = encoding
         self._release = f"Spark {bridge.spark.version}"
-        self.row_by_row_note = f"{self._release} writes state row by row; old groups are read once"
+        note = f"each task reads its old groups once for every {_MAX_OPEN_GROUPS} new ones"
+        self.row_by_row_note = f"{self._release} writes state row by row; {note}"
 
     @property
     def unsupported_reason(self) -> str | None:
         """Why this Spark release cannot rewrite the state, None if it can."""
-        if self._format_version > 1 and self.bridge.version < (4, 1):  # state stores of version 2 have unique ids
+        if self._format_version > 1 and self.bridge.version < (4, 1):  # 4.0 cannot read unique ids of version 2
             version = f"its checkpoint has format version {self._format_version}"
             return f"{version}, which only a running query can read in {self._release}; Spark 4.1 can rescale it"
         return compile_problem(self.bridge, _MOVER)
@@ -102,7 +103,7 @@ class RowSession(StateSession):
         mover, _, _ = self._mover(location, batch, store.operator, store.name, groups, groups)
         return self._count_rows(mover, range(groups if store.is_keyed else 1))
 
-    count_with_sql = count  # these rows have no column `partition_key` for SQL
+    count_with_sql = count  # without SQL, as these rows have no column `partition_key`
 
 
 class RowRewrite(RowRewriter):
@@ -115,7 +116,7 @@ class RowRewrite(RowRewriter):
 
     def rewrite_rows(self, store: StoreId, old_groups: int, new_groups: int, tasks: GroupTasks) -> RewrittenStore:
         """Write a store as a snapshot for each new group."""
-        batches = [
+        task_groups = [
             (reads, writes[start : start + _MAX_OPEN_GROUPS])
             for reads, writes in tasks
             for start in range(0, len(writes), _MAX_OPEN_GROUPS)
@@ -128,7 +129,7 @@ class RowRewrite(RowRewriter):
         version = self._batch + 2  # the version of the next batch: batch 0 creates version 1
         location = f"{self._target}/state", store.operator, store.name, version
         mover.setTarget(conf, hadoop_conf, self._key_encoder(store, key), *location)
-        return self._move(mover, batches)
+        return self._move(mover, task_groups)
 
     def _key_encoder(self, store: StoreId, key: Any) -> Any:
         """Return the key encoding, which depends on whether the query looks up keys by a prefix."""

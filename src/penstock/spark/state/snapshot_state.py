@@ -29,7 +29,7 @@ _MOVER = "SnapshotMover"
 class SnapshotSession(StateSession):
     """A session that reads in-memory stores; `join_format` is the format version of the state of joins."""
 
-    row_by_row_note = "old groups are read once, new ones are written as snapshots"
+    row_by_row_note = "each task reads its old groups once, and writes new ones as snapshots"
 
     def __init__(self, bridge: Bridge, format_version: int, join_format: int) -> None:
         super().__init__(bridge, format_version)
@@ -64,7 +64,7 @@ class SnapshotSession(StateSession):
         mover = self._mover(location, batch, store.operator, store.name, groups)
         return self._count_rows(mover, range(groups if store.is_keyed else 1))
 
-    count_with_sql = count  # these rows have no column `partition_key` for SQL
+    count_with_sql = count  # without SQL, as these rows have no column `partition_key`
 
 
 class SnapshotRewrite(RowRewriter):

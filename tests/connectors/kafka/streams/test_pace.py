@@ -57,7 +57,7 @@ LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
         [MeasuredBatch(150_000, 19.5), MeasuredBatch(1, 12.0)],
         10,
         145_454,
-        "10 s is too short at 9.6 s for each batch and 15,152 records a second, so the records take as long as the fixed part",
+        "as many as fit in 9.6 s (the fixed cost of a batch) at 15,152 records a second, because 90% of 10 s leaves less time for them",
     ),
     "small batches with slow records": (
         [MeasuredBatch(200, 2.0), MeasuredBatch(500, 5.0)],
@@ -115,19 +115,19 @@ LIMITS: dict[str, tuple[list[MeasuredBatch], float, int, str]] = {
         [MeasuredBatch(1_000, 0.95), MeasuredBatch(20_000, 1.9)],
         1,
         18_000,
-        "1 s is too short at 0.9 s for each batch and 20,000 records a second, so the records take as long as the fixed part",
+        "as many as fit in 0.9 s (the fixed cost of a batch) at 20,000 records a second, because 90% of 1 s leaves less time for them",
     ),
     "a larger batch gives the fixed costs": (
         [MeasuredBatch(10_000, 6.1), MeasuredBatch(1_475, 1.8375)],
         1,
         2_200,
-        "1 s is too short at 1.1 s for each batch and 2,000 records a second, so the records take as long as the fixed part",
+        "as many as fit in 1.1 s (the fixed cost of a batch) at 2,000 records a second, because 90% of 1 s leaves less time for them",
     ),
     "the duration does not depend on the records": (
         [MeasuredBatch(20_000, 12.5), MeasuredBatch(9_000, 12.5)],
         10,
         80_000,
-        "10 s is too short at 10.0 s for each batch and 8,000 records a second, so the records take as long as the fixed part",
+        "as many as fit in 10.0 s (the fixed cost of a batch) at 8,000 records a second, because 90% of 10 s leaves less time for them",
     ),
 }
 

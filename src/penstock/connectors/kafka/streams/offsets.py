@@ -1,8 +1,7 @@
 """Offsets of a stream in Spark's checkpoint, each with the decision about its batch.
 
 An offset is ``{"topic-partition": offset, ..., "penstock": {...}}``. So each decision is stored with its batch, and a
-restarted query has the same splits and the measured pace. Keys of partitions contain a dash, so they cannot be equal to
-`KEY`.
+restarted query has the same splits and the measured pace. Keys of partitions contain a dash, so none equals `KEY`.
 """
 
 from __future__ import annotations

@@ -15,16 +15,16 @@ from penstock.base.units import show_count, show_exact_seconds
 FIRST_RECORDS = 10_000
 """The records of a batch while the pace is unknown. Smaller batches mostly measure the fixed part."""
 GROWTH = 4
-"""The maximum size of the next batch relative to the largest measured batch; still larger batches may be slower."""
+"""The maximum size of the next batch relative to the largest measured batch: the pace of larger batches is unknown."""
 FILL = 0.9
 """The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
-BLIND_GROWTH = 2
-"""The growth limit after a batch whose duration is only known to be within the interval."""
-_PROBE = 1.1
-"""The growth limit after a batch that ended in time.
+_SAFE_GROWTH = 1.1
+"""The factor by which the next batch may always exceed a batch that waited, or a small batch that ended in time.
 
-If the batch waited and had more records than the pace predicts for the interval, this is multiplied by their ratio.
+If the batch waited and had more records than the pace predicts for the interval, it is multiplied by their ratio.
 """
+BLIND_GROWTH = 2
+"""The largest such factor after a batch that waited; it applies while the pace is unknown."""
 _CLEARLY_LARGER = 1.3
 """The factor by which a faster batch must be larger than an older batch to make the older batch obsolete."""
 _FASTER = 0.9
@@ -77,9 +77,9 @@ class Limit:
 def remember(batches: Sequence[MeasuredBatch], new_batch: MeasuredBatch) -> tuple[MeasuredBatch, ...]:
     """Return the batches to retain, the latest last: the latest batch of each size class (power of two).
 
-    With size classes, small batches do not evict the large batches, which are needed after a sudden backlog. The two
-    largest batches are always retained. Of consecutive batches that waited, only the largest is retained. Batches that
-    the new batch makes obsolete are dropped, because the stream has become faster.
+    With size classes, small batches do not evict the large batches, which are needed after a sudden backlog. If there
+    are too many batches, the two largest are not dropped. Of consecutive batches that waited, only the largest is
+    retained, until a batch does not wait. Batches that the new batch makes obsolete are dropped.
     """
     retained = [batch for batch in batches if not batch.waited and not _makes_obsolete(new_batch, batch)]
     size_class = new_batch.records.bit_length()
@@ -92,12 +92,12 @@ def remember(batches: Sequence[MeasuredBatch], new_batch: MeasuredBatch) -> tupl
 
 
 def _makes_obsolete(new_batch: MeasuredBatch, old_batch: MeasuredBatch) -> bool:
-    """Whether the new batch had clearly more records and took less time.
+    """Whether the new batch had clearly more records and took less time, so that the stream has become faster.
 
     A larger batch of equal duration, or a smaller batch of longer duration, does not make the old batch obsolete: the
     fixed part may dominate.
     """
-    max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds  # faster without its wait
+    max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds  # `seconds` include the wait
     return new_batch.records >= _CLEARLY_LARGER * old_batch.records and new_batch.seconds <= max_seconds
 
 
@@ -112,7 +112,8 @@ def estimate_pace(batches: Sequence[MeasuredBatch], interval: float) -> Pace | N
         return None
     conclusive = [batch for batch in measured if batch.records >= FIRST_RECORDS or batch.seconds > interval]
     latest = (conclusive or measured)[-1]
-    # Their sizes differ by at least a factor of 2. A larger batch that was faster is out of date: the stream is slower.
+    # Batches at least twice or at most half as large as the latest. A larger batch that took less time is out of date:
+    # the stream has become slower since.
     of_other_size = [
         batch
         for batch in measured
@@ -174,8 +175,9 @@ def _capacity(pace: Pace, interval: float) -> tuple[float, str]:
     duration = show_exact_seconds(interval)
     if FILL * interval - pace.fixed >= pace.fixed:
         return (FILL * interval - pace.fixed) * pace.rate, f"as many as fit in {duration} at {pace}"
-    # Even a smaller batch would not end in time, and the backlog would grow.
-    return pace.fixed * pace.rate, f"{duration} is too short at {pace}, so the records take as long as the fixed part"
+    # Smaller batches would spend most of their time on the fixed part, and the backlog could grow.
+    reason = f"as many as fit in {pace.fixed:.1f} s (the fixed cost of a batch) at {Pace(0.0, pace.rate)}"
+    return pace.fixed * pace.rate, f"{reason}, because {FILL:.0%} of {duration} leaves less time for them"
 
 
 def _limit_of_other_size(last: MeasuredBatch, limit: float, reason: str, interval: float) -> tuple[float, str]:
@@ -189,15 +191,15 @@ def _limit_of_other_size(last: MeasuredBatch, limit: float, reason: str, interva
 def _limits_after(
     last: MeasuredBatch, pace: Pace | None, pace_limit: float, interval: float
 ) -> Iterator[tuple[float, str]]:
-    """Yield limits that follow from the last batch, with reasons: the stream is at least as fast as this batch."""
+    """Yield lower bounds of the limit, with reasons: the stream is at least as fast as its last batch."""
     if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
-        # After a stall, the measured pace could limit batches forever. A whole record more, as fractions are cut off.
+        # At least a whole record more, as fractions are cut off: otherwise, a stall could limit all later batches.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
         if not last.waited and last.seconds > 0:
-            times = min(interval / last.seconds, _PROBE)  # safe even if the batch had no fixed part
+            times = min(interval / last.seconds, _SAFE_GROWTH)  # safe even if the batch had no fixed part
             yield times * last.records, f"{times:.2f} times the {last.records:,} that ended in time"
     if last.waited:
-        times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / pace_limit), BLIND_GROWTH)
+        times = BLIND_GROWTH if pace is None else min(_SAFE_GROWTH * max(1.0, last.records / pace_limit), BLIND_GROWTH)
         yield times * last.records, f"{times:.1f} times the {last.records:,} that ended in time"
     elif 0 < last.seconds <= FILL * interval:
         rate = last.records / last.seconds

@@ -85,8 +85,8 @@ final class ChunkServer implements Runnable, TaskCompletionListener {
         TaskContext$.MODULE$.setTaskContext(context); // a fetch failure must be reported to this task
         try {
             serve();
-        } catch (Throwable gone) { // the worker or the task has ended, which Spark reports
-            hasEnded = true; // an uncaught error would end the executor
+        } catch (Throwable ignored) {
+            // The worker or the task has ended, which Spark reports. An uncaught error would end the executor.
         }
         close(listener);
         close(connection);

@@ -30,7 +30,7 @@ import scala.collection.immutable.Seq;
 
 import penstock.plans.Catalyst;
 
-/** Prunes row groups of Parquet files by the statistics in their footers; see `parquet.row_group_fraction`. */
+/** Computes which fraction of the row groups of Parquet files a filter cannot exclude by the statistics in the footers. */
 public final class RowGroups {
     /** Longer IN lists are pushed down as their bounds. */
     private static final int MAX_IN_VALUES = 10;
@@ -75,6 +75,7 @@ public final class RowGroups {
     private static FilterPredicate predicate(List<?> pushed, MessageType schema) throws ReflectiveOperationException {
         Constructor<?> constructor = ParquetFilters.class.getConstructors()[0];
         List<Object> arguments = new ArrayList<>();
+        // true: dates, timestamps, decimals and string predicates are pushed down; false: names are not case-sensitive
         arguments.addAll(Arrays.asList(new Object[] {schema, true, true, true, true, MAX_IN_VALUES, false, CORRECTED}));
         while (arguments.size() < constructor.getParameterCount()) { // Spark 4.3 has an additional parameter
             arguments.add(Option.empty());

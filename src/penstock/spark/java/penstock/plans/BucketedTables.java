@@ -30,16 +30,16 @@ public final class BucketedTables {
     /** Whether Spark saves a shuffle in a part of a plan because its tables are bucketed by the keys. */
     public static boolean savesShuffle(LogicalPlan plan) {
         for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
-            if (isUsed(node)) {
+            if (usesBuckets(node)) {
                 return true;
             }
         }
         return false;
     }
 
-    private static boolean isUsed(LogicalPlan plan) {
+    private static boolean usesBuckets(LogicalPlan plan) {
         if (plan instanceof Join) {
-            return isUsed((Join) plan);
+            return usesBuckets((Join) plan);
         }
         if (plan instanceof Aggregate) {
             return arePartitionedBy(Catalyst.each(((Aggregate) plan).groupingExpressions()), ((Aggregate) plan).child());
@@ -47,8 +47,8 @@ public final class BucketedTables {
         return plan instanceof Window && arePartitionedBy(Catalyst.each(((Window) plan).partitionSpec()), ((Window) plan).child());
     }
 
-    /** Whether a join uses such a table: not if Spark estimates a side to be small, so that it broadcasts the side. */
-    private static boolean isUsed(Join join) {
+    /** Whether a join benefits from such a table; false if Spark estimates that a side is small enough to broadcast. */
+    private static boolean usesBuckets(Join join) {
         Option<?> condition = join.condition();
         if (condition.isEmpty() || isSmall(join.left()) || isSmall(join.right())) {
             return false;

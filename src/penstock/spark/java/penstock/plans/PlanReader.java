@@ -71,17 +71,17 @@ public final class PlanReader {
         for (Attribute column : Catalyst.each(plan.output())) {
             keys.add(ExpressionKeys.of(column));
         }
-        Map<String, Object> aliases = new HashMap<>();
+        Map<String, Object> tableAliases = new HashMap<>();
         for (Attribute column : Catalyst.each(plan.references().toSeq())) {
             Seq<?> qualifier = column.qualifier();
             if (qualifier.nonEmpty()) {
-                aliases.put(Catalyst.id(column), qualifier.last());
+                tableAliases.put(Catalyst.id(column), qualifier.last());
             }
         }
         FunctionNames functions = new FunctionNames(plan);
         Map<String, Object> facts = Answer.facts("name", Catalyst.name(plan), "children", inputs(plan).size(),
                 "ids", Catalyst.ids(plan.output()), "keys", keys, "references", Catalyst.ids(plan.references().toSeq()),
-                "aliases", aliases, "description", plan.simpleString(MAX_DESCRIBED_COLUMNS),
+                "aliases", tableAliases, "description", plan.simpleString(MAX_DESCRIBED_COLUMNS),
                 "is_deterministic", plan.deterministic(), "cannot_fail", ExpressionSafety.cannotFail(plan.expressions()),
                 "functions", functions.aggregates, "nondeterministic", functions.nondeterministic, "python_functions", functions.python);
         HadoopFsRelation relation = Catalyst.fileRelation(plan);
@@ -103,7 +103,7 @@ public final class PlanReader {
             Option<?> partitions = ((RepartitionByExpression) plan).optNumPartitions();
             facts.put("repartition", Answer.facts("shuffles", true, "partitions", partitions.isDefined() ? partitions.get() : null));
         } else if (plan instanceof Filter) {
-            facts.put("filters_only_nulls", filtersOnlyNulls(((Filter) plan).condition()));
+            facts.put("filters_only_nulls", removesOnlyNulls(((Filter) plan).condition()));
         } else if (plan instanceof Project) {
             putRenamings(facts, Catalyst.each(((Project) plan).projectList()));
         } else if (plan instanceof Aggregate) {
@@ -156,9 +156,9 @@ public final class PlanReader {
         facts.put("renamed_keys", renamedKeys);
     }
 
-    private static boolean filtersOnlyNulls(Expression condition) {
+    private static boolean removesOnlyNulls(Expression condition) {
         if (condition instanceof And) {
-            return filtersOnlyNulls(((And) condition).left()) && filtersOnlyNulls(((And) condition).right());
+            return removesOnlyNulls(((And) condition).left()) && removesOnlyNulls(((And) condition).right());
         }
         return condition instanceof IsNotNull;
     }
