@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
+NAME = Path(__file__).name
 NEEDS_DUCKDB = ["src/penstock/duckdb", "tests/duckdb"]
 
 
@@ -57,9 +58,9 @@ def test_a_job_runs_without_the_engine(core: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_tests_of_the_core_pass_without_the_engine(core: Path) -> None:
-    """The tests in `tests/docs` and `tests/tools` are about the repository, not the package."""
+    """The ignored tests are about the repository, not the package; and this test would run itself."""
     selected = "not slow and not thorough and not duckdb"
-    ignored = ["--ignore=tests/docs", "--ignore=tests/tools"]
+    ignored = [f"--ignore={tests}" for tests in ("tests/bench", "tests/docs", "tests/tools", f"tests/engine/{NAME}")]
     processes = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
     process = run(core, "-m", "pytest", "-m", selected, "-p", "no:cacheprovider", *processes, *ignored, "tests")
     assert process.returncode == 0, process.stdout[-5000:]
