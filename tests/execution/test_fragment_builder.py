@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.decisions.log import Choice, Decision, DecisionKind, NodeRef
-from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.execution.context import CoalescedRead, SlicedRead, UnchangedRead, VertexSetup
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.graph import JobVertex, JoinOperator, JoinSide, JoinStrategy, JoinType, ShuffledJoin, Side
 from penstock.graph.operators import JoinSequence
@@ -43,7 +43,7 @@ class Leaves:
     def leaf(self, edge: StreamEdge, read: EdgeRead, *, has_common_layout: bool, joins_slices: bool) -> Plan:
         self.read.append(edge.id)
         match read:
-            case WholeRead():
+            case UnchangedRead():
                 how = ""
             case CoalescedRead(ranges):
                 how = f" by {len(ranges)} tasks"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import VerificationError
-from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.execution.context import CoalescedRead, SlicedRead, UnchangedRead, VertexSetup
 from penstock.execution.vertex_runner import check_reads
 from penstock.graph import JobEdge, JobVertex
 from penstock.sizing.skew_cut import Slice
@@ -28,7 +28,7 @@ HALVES = Slice((0, 1), (0, 2)), Slice((0, 1), (2, 4))
 """The first subpartition, in two slices."""
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "nothing was decided": ({}, ""),
-    "whole": ({LEFT: WholeRead()}, ""),
+    "whole": ({LEFT: UnchangedRead()}, ""),
     "by ranges": ({LEFT: CoalescedRead([(0, 1), (1, 2)])}, ""),
     "a missing range": ({LEFT: CoalescedRead([(0, 1)])}, "the input 1-3 of the join"),
     "a duplicate range": ({RIGHT: CoalescedRead([(0, 2), (1, 2)])}, "the input 2-3 of the join"),

@@ -175,7 +175,7 @@ def test_a_table_in_memory_does_not_survive_a_stop(live: Live, tmp_path: Path) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "method", ["Rescale._commit_staged", pytest.param("HadoopPath.move_to", marks=pytest.mark.slow)]
+    "method", ["Rescale._stage_commit", pytest.param("HadoopPath.move_to", marks=pytest.mark.slow)]
 )
 def test_the_query_continues_unchanged_after_a_failed_rescale(
     live: Live, expected: Any, monkeypatch: pytest.MonkeyPatch, method: str

@@ -100,5 +100,5 @@ def test_files_that_are_removed_between_listing_and_reading_on_hadoop(spark: Spa
 
 
 def test_a_folder_without_batches(tmp_path: Path) -> None:
-    with pytest.raises(StreamError, match="Penstock chose the records of no batch in"):
+    with pytest.raises(StreamError, match="has no batch whose records Penstock has chosen"):
         read_batches(LocalTextFiles(tmp_path))

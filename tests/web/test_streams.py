@@ -29,7 +29,7 @@ def test_batches_are_shown(tmp_path: Path) -> None:
         (3, 2, {"records": 2_000, "seconds": 1.5, "waited": False}),
     ]
     assert second["batches"] == []
-    assert "Penstock chose the records of no batch" in second["problem"]
+    assert "has no batch whose records Penstock has chosen" in second["problem"]
     page = client.get("/ui/streams").text
     for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "unknown", "2,000", "the records of no batch"):
         assert text in page

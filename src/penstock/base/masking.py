@@ -38,7 +38,7 @@ _LOGIN = re.compile(
     r"|(?<=\boracle:)(?P<oracle>\w+:[^\s/@:]*)/[^\s]{1,256}(?=@)",
     re.IGNORECASE,
 )
-"""The user and the password of a URL. A password may have a slash, as secret keys of S3 do; a port has only digits."""
+"""The user and the password of a URL. A password may have a slash, as S3 keys do; digits before a slash are a port."""
 _TOKEN_AS_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
 """A token in place of the user's name in a URL, as for Git repositories."""
 _SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SHORT_NAMES}))[\w.-]+"
@@ -191,9 +191,9 @@ def mask_logs() -> None:
 
 
 def mask_record(record: logging.LogRecord) -> bool:
-    """Mask the secrets in a log record, also those in its traceback; a record without secrets stays unchanged.
+    """Mask the secrets in a log record, also those in its traceback.
 
-    The result is always True, so that no record is dropped.
+    A record stays unchanged if it has no secrets and can be formatted. The result is always True: none is dropped.
     """
     try:
         message = masked = record.getMessage()

@@ -43,9 +43,9 @@ def advise(shared: SharedOptions, cores: int | None, progress: str) -> None:
     \b
     How it is computed:
       arrival           records per second, from the end offsets of the topics at the first and the last batch
-      pace              fixed seconds per batch, and records per second beyond these: a linear fit over the batches
+      pace              the fixed seconds of each batch, and the records per second in its remaining time: a linear fit
       parallelism       the fewest tasks that arriving records keep busy at most 70 % of the time; not fewer than now
-      trigger           the shortest interval whose records a batch processes in at most 80 % of the interval
+      trigger           the shortest interval of which a batch needs at most 80 % for the records that arrive in it
       state partitions  as `penstock state inspect` recommends; `penstock state rescale` changes them
 
     Only the last hundred batches are used, so run this command after the busiest hour.

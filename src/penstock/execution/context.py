@@ -40,8 +40,8 @@ class BroadcastBounds:
     """Limits for broadcasts that were chosen by Spark's estimates.
 
     `limit` is the number of compressed bytes beyond which a broadcast is stopped. `memory` is the number of bytes that
-    fit in memory; a broadcast that ran out of memory was larger. `volume_per_task` (bytes) and `max_subpartitions`
-    apply to the shuffle that replaces a stopped broadcast.
+    fit in memory: the least size that is assumed for a broadcast that ran out of memory. `volume_per_task` (bytes) and
+    `max_subpartitions` apply to the shuffle that replaces a stopped broadcast.
     """
 
     limit: int
@@ -86,16 +86,16 @@ class JobContext:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeRead:
-    """Each task reads what a task of Spark's own plan for the result would read."""
+class UnchangedRead:
+    """Spark's own plan of the result determines what each task reads: a partition, or the whole broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescedRead:
     """Each task reads a range of whole subpartitions.
 
-    `ranges` has a range for each task. `merge_ranges` has, for the input of an aggregate, the subpartitions whose
-    partial results are merged in chunks first, with the ranges of upstream tasks that the chunks consist of.
+    `ranges` has a range for each task. `merge_ranges` is only for the input of an aggregate: its keys are subpartitions
+    whose partial results are first merged in chunks; its values are the chunks, as ranges of upstream tasks.
     """
 
     ranges: Sequence[Range]
@@ -116,7 +116,7 @@ class PulledRead:
     tasks: int
 
 
-EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
+EdgeRead = UnchangedRead | CoalescedRead | SlicedRead | PulledRead
 """How the tasks of a vertex read an input."""
 
 
@@ -124,8 +124,8 @@ EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
 class VertexSetup:
     """The decisions for a vertex before it runs.
 
-    `edges` says how each input edge is read, by its id; other edges are read whole. `scan_settings` are session
-    settings for individual sources, by node. `subpartitions` is the number of subpartitions that the vertex writes, and
+    `edges` says how each input edge is read, by its id, if not by `UnchangedRead`. `scan_settings` are session settings
+    for individual sources, by node. `subpartitions` is the number of subpartitions that the vertex writes, and
     `slots` the number of parts of each; rows with equal keys may be in any slot. `has_common_layout` says whether
     operators with several inputs may rely on the common partitioning of inputs with the same ranges.
     """
@@ -138,7 +138,7 @@ class VertexSetup:
 
     def read_of(self, edge_id: str) -> EdgeRead:
         """Return how an edge is read."""
-        return self.edges.get(edge_id, WholeRead())
+        return self.edges.get(edge_id, UnchangedRead())
 
     def slices_of(self, edge_id: str) -> Sequence[tuple[Slice, ...]] | None:
         """Return the slices that each task reads of an edge; None if it is not read in slices."""

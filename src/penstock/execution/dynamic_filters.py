@@ -41,8 +41,8 @@ log = logging.getLogger("penstock.scheduler")
 _KeySource = tuple["JoinInput", tuple[str, ...]]
 """The join input that keys are collected from, and the texts of the keys, see `Expression.key`."""
 _BY_STATISTICS = ", by their statistics"
-"""The end of a reason that compares row groups with keys."""
-_MAX_ROW_GROUPS = 0.7
+"""The end of the reason that statistics exclude too few row groups; `_push_down` recognizes the reason by it."""
+_MAX_ROW_GROUP_FRACTION = 0.7
 """The maximum fraction of row groups to read for which conditions are pushed down to Parquet."""
 _READER_TASKS = 2
 """Tasks that read the keys; a task per core would leave most tasks nearly empty."""
@@ -65,7 +65,7 @@ class DynamicFilters:
     def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
         """Return a node's plan without the rows that its filters exclude; the filter keys must have been collected.
 
-        Rows are looked up in the keys directly above the node, or for a source, above the cheap Calc with its filters.
+        Rows are looked up in the keys directly above the node; those of a source, above its cheap Calc (`_calc_above`).
         """
         conditions: list[Expression] = []
         for ref, keys, expressions in self._keys_at(node, node):
@@ -162,10 +162,10 @@ class DynamicFilters:
         try:
             fraction = row_group_fraction(listing.paths, conditions)
         except Exception as error:
-            # The decision records this error, and reading the files raises the actual error.
+            # The error is only recorded: if the files are broken, reading their rows raises an error, too.
             log.info("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
-        if fraction > _MAX_ROW_GROUPS:
+        if fraction > _MAX_ROW_GROUP_FRACTION:
             return [], f"{fraction:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"
         return conditions, ""
 

@@ -30,7 +30,7 @@ class Results(Protocol):
         """Return the result, or None before the vertex has finished."""
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the written result; the vertex must have finished."""
+        """Return the result, a `StagedResult` (of shuffle stages, no broadcast); the vertex must have finished."""
 
 
 class NoResults:
@@ -71,7 +71,7 @@ class ResultStore:
         return self._results[node_id]
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the written result of the vertex that ends with a node; it must have finished."""
+        """Return the result of the vertex that ends with a node; it must have finished, and not be a broadcast."""
         result = self._results[node_id]
         assert isinstance(result, StagedResult)
         return result
@@ -84,8 +84,8 @@ class ResultStore:
         scanned = self.scanned_rows(vertex)
         if isinstance(result, BroadcastResult):
             return ResultInfo(np.array([result.data_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
-        mappers = result.mapper_bytes if len(result.stages) == 1 else None  # otherwise only the total is known
-        return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
+        bytes_by_writer = result.mapper_bytes if len(result.stages) == 1 else None  # else only the total is measured
+        return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, bytes_by_writer, scanned)
 
     def subpartition_bytes(self, vertex: JobVertex) -> list[int]:
         """Return the bytes of each subpartition that a vertex wrote, or of its broadcast; empty for a sink."""

@@ -1,4 +1,4 @@
-"""Records a job: converts its events into lines of the event log, and updates its job record."""
+"""Records a job: converts each `JobStatusEvent` into lines of the event log (`Event`), and updates the job's record."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _query_values(origin: QueryOrigin | None) -> dict[str, str | bool | None] | 
         "statement": origin.statement,
         "line": origin.line and mask(origin.line),
         "page": origin.page,
-        "of_spark": origin.is_delegated,
+        "of_spark": origin.is_delegated,  # the key of the first release
     }
 
 

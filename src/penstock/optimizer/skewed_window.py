@@ -63,7 +63,7 @@ class AdaptiveSkewedWindow(StreamGraphOptimizationStrategy):
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Split skewed exchanges before windows."""
-        if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
+        if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":  # the option also applies to windows
             return False
         changed = False
         for edge, reader, result in hash_exchanges_of(finished, context):
@@ -92,7 +92,7 @@ def _cost_refusal(result: ResultInfo, skewed: list[int], context: StrategyContex
     if tasks is None:
         return "the tasks that wrote its largest partition are unknown"
     if tasks < 2:
-        return "a single task wrote its largest partition, and rows are split by the tasks that wrote them"
+        return "a single task wrote its largest partition, so a single task would have to read it for a split"
     if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED":
         return None
     hot = int(result.subpartitions[skewed].sum())

@@ -161,7 +161,7 @@ class Network(ABC):
             if has_unsent:
                 self._run_on_network_thread(partial(self._watch, connection))
 
-    # -- the network thread --------------------------------------------------------------------------------------
+    # -- on the network thread, except `_run_on_network_thread` and `_wake` ----------------------------------------
 
     def register(self, connection: Connection) -> None:
         """Serve a connection."""

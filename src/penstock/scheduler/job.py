@@ -90,7 +90,7 @@ class Job(JobStatus):
 
     @property
     def summary(self) -> JobSummary:
-        """A line with the bytes not shuffled because of broadcasts, tasks, and seconds of this and the last run.
+        """A line with the bytes that broadcasts saved from a shuffle, the tasks, the duration, and missed estimates.
 
         >>> print(job.summary)
         3 tasks, ... s

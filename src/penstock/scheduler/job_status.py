@@ -44,7 +44,7 @@ class JobStatus(ABC):
 
     @property
     def vertices(self) -> list[VertexSnapshot]:
-        """The current snapshots of its vertices; empty if Spark runs the whole query."""
+        """The current snapshots of its vertices; empty if Spark or a native engine runs the whole query."""
         return [execution.snapshot for execution in self.graphs.execution] if self.graphs else []
 
     @property
@@ -59,7 +59,7 @@ class JobStatus(ABC):
 
     @property
     def status_counts(self) -> dict[str, int]:
-        """How many vertices are in each state; empty if Spark runs the whole query."""
+        """How many vertices are in each state; empty if Spark or a native engine runs the whole query."""
         if self.graphs is None:
             return {}
         counts = Counter(vertex.state for vertex in self.vertices)
@@ -96,7 +96,7 @@ class JobStatus(ABC):
     @property
     @abstractmethod
     def summary(self) -> JobSummary:
-        """A line with the bytes not shuffled because of broadcasts, tasks, and seconds of this and the last run."""
+        """A line with the bytes that broadcasts saved from a shuffle, the tasks, the duration, and missed estimates."""
 
     def __str__(self) -> str:
         parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from penstock.base.masking import mask_sql
 
-_MAX_STATEMENT, _MAX_NAME = 8000, 120
-"""Maximum characters of a statement and of a job's name; the list of jobs reads only 64 KiB of an event log."""
+_MAX_TEXT, _MAX_NAME = 8000, 120
+"""Maximum characters of a text, and of a name made from a statement; the list of jobs reads 64 KiB of each log."""
 UNNAMED = "query"
 """The name of a job whose query has no description, statement or line."""
 _CONNECT_PREFIX = "Spark Connect - "
@@ -56,7 +56,7 @@ class QueryOrigin:
 
 
 def _cut_at_word(text: str) -> str:
-    """Return the beginning of a text up to the end of a word, or within a long word."""
+    """Return the first `_MAX_NAME` characters of a text, without an incomplete last word unless that is long."""
     words = text[: _MAX_NAME + 1].rpartition(" ")[0]
     return words if len(words) > _MAX_NAME // 2 else text[:_MAX_NAME]
 
@@ -67,5 +67,5 @@ def _user_text(text: str | None) -> str | None:
 
 def _mask_and_shorten(text: str) -> str:
     # Masking long texts is slow, so cut first, but at twice the length, to not cut a secret in half.
-    masked = mask_sql(text[: 2 * _MAX_STATEMENT].strip())
-    return masked if len(masked) <= _MAX_STATEMENT else f"{masked[:_MAX_STATEMENT]} …"
+    masked = mask_sql(text[: 2 * _MAX_TEXT].strip())
+    return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]} …"

@@ -52,8 +52,8 @@ class Journal:
 
     `batch` is the query's last batch before the rescale. `old` and `new` are the numbers of key groups. `files` are the
     files to move, with the same relative path in the staged checkpoint and in the checkpoint. `replaced` is the old
-    text of the replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` exists while
-    files are published. The field names are keys of the file.
+    text of the replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` is needed
+    while files are published. The field names are keys of the file, so they do not change.
     """
 
     batch: int

@@ -35,6 +35,7 @@ _BLOCKER_TEXT = (
     b"Penstock has put a rescale of this query half in place: finish it with the same `penstock state rescale`, "
     b"or undo it with --abort"
 )
+"""The text of a `StartBlocker`'s entry. The entry is recognized by its text, so the text must not change."""
 
 
 class StartBlocker:
@@ -42,9 +43,7 @@ class StartBlocker:
 
     Since 4.2 Spark refuses to start a query whose newest batch has another number of key groups and is not done. Older
     releases would run that batch on the wrong key groups. For them, the log of offsets gets another entry that they
-    cannot parse: they refuse to start, and cite its first line.
-
-    If the release of Spark needs no blocker, the methods do nothing.
+    cannot parse: they refuse to start, and cite its first line. If Spark needs no blocker, the methods do nothing.
     """
 
     def __init__(self, checkpoint: Checkpoint, journal: Journal) -> None:
@@ -140,12 +139,12 @@ class Rescale:
                 report, checkpoint_ids[store.operator, store.name] = self._rewrite_store(rewrite, store_plan)
                 reports.append(report)
             step = "writing the batch's commit"
-            self._commit_staged(checkpoint_ids)
+            self._stage_commit(checkpoint_ids)
             step = "checking the new state"
             reports = list(map(self._check_store, self._plan.stores, reports))
             files, replaced = self._stage_metadata()
-            barrier = not has_offline_tools(self._bridge)
-            journal = replace(journal, phase=Phase.PUBLISHING, files=files, replaced=replaced, barrier=barrier)
+            needs_blocker = not has_offline_tools(self._bridge)
+            journal = replace(journal, phase=Phase.PUBLISHING, files=files, replaced=replaced, barrier=needs_blocker)
             journal.save(self._checkpoint.folder)
         except PenstockError:
             try_discard_staging(self._checkpoint.folder)
@@ -215,7 +214,7 @@ class Rescale:
                 if not name.startswith("_"):  # the schema stays
                     folder.child(name).delete()
 
-    def _commit_staged(self, ids: dict[tuple[int, str], tuple[str, ...]]) -> None:
+    def _stage_commit(self, ids: dict[tuple[int, str], tuple[str, ...]]) -> None:
         """Stage the commit of the new batch; `ids` has the ids of the new state versions, by operator and store."""
         ids_by_operator: dict[int, list[list[str]]] = {}
         for plan in self._plan.stores:
@@ -243,7 +242,7 @@ class Rescale:
         return replace(report, rows=rows, largest_group=max((count.rows for count in counts), default=0))
 
     def _stage_metadata(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Stage the metadata of operators; return all files to move, and the old text of the files to replace."""
+        """Stage the operators' metadata; return all files to move, with the state, and old texts of replaced files."""
         files, replaced = [], {}
         for operator in self._checkpoint.operators:
             metadata = operator.metadata.with_max_parallelism(self._plan.assignment.new)

@@ -1,4 +1,4 @@
-"""Recommended trigger, parallelism and state partitions of a stream, from its past batches. No Spark."""
+"""Recommended trigger, parallelism and state partitions of a stream, from its past batches; does not use Spark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 MAX_LOAD = 0.7
 """Largest fraction of the time that a query should be busy; the rest is for catching up after a pause or a burst."""
 MAX_FILL = 0.8
-"""Largest fraction of a trigger's interval that a batch may fill; above `MAX_LOAD`, so that an interval exists."""
+"""Largest part of a trigger's interval that a batch may fill; above `MAX_LOAD`, as no interval allows this load."""
 _TRIGGER_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)
 """Intervals of triggers that are recommended, in seconds."""
 _MAX_BACK_TO_BACK = 1.1
-"""Largest time between the starts of two batches, in batch durations, at which no batch waited for a trigger."""
+"""If two batches start at most this many batch durations apart, the later batch has not waited for a trigger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Advice:
 
     `query` is the name of the query, or its id if it has no name. `batches` is the number of batches with rows, and
     `seconds` the time from the start of the first to the start of the last. `arrival` is the number of records that
-    arrive per second. `load` is the fraction of its time that the query must work: `arrival` divided by the pace. `lag`
-    is the number of waiting records; None if the sources do not report it.
+    arrive per second. `load` is the fraction of the time in which the query works: `arrival` divided by `pace.rate`.
+    `lag` is the number of waiting records; None if the sources do not report it.
     """
 
     query: str
@@ -112,7 +112,7 @@ def _advise_tasks(batches: Sequence[BatchProgress], load: float, cores: int | No
 
 
 def _advise_trigger(batches: Sequence[BatchProgress], pace: Pace, arrival: float) -> SettingAdvice:
-    """Recommend the shortest interval in which a batch can process the records that arrive in the interval."""
+    """Recommend the shortest interval of which a batch needs at most `MAX_FILL` for the records that arrive in it."""
     gap = median(later.started - earlier.started for earlier, later in pairwise(batches))
     batch_seconds = median(batch.seconds for batch in batches)
     now = "none: one batch after the other" if gap < _MAX_BACK_TO_BACK * batch_seconds else _rounded(gap)

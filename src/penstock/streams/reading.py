@@ -104,7 +104,7 @@ def read_batches(files: TextFiles) -> list[BatchRecord]:
     batches = parse_batches({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(files))
     if not batches:
         raise StreamError(
-            f"Penstock chose the records of no batch in {files}",
+            f"{files} has no batch whose records Penstock has chosen",
             hint="read the topic with the format penstock_kafka; only Spark's last hundred batches are recorded",
         )
     return batches

@@ -26,7 +26,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolErr
 from pyiceberg.catalog.rest import RestCatalog
 
 from penstock.commit import Access
-from penstock.connectors.delta.commit import PreparedDelta, definite_outcome
+from penstock.connectors.delta.commit import PreparedDelta, reporting_unknown_outcome
 from penstock.connectors.iceberg.commit import PreparedIceberg
 from penstock.errors import CommitUnknownError
 
@@ -98,7 +98,7 @@ def test_the_http_status_of_a_catalog_decides_if_the_outcome_is_definite(
     ids=lambda error: str(error)[:40],
 )
 def test_the_error_of_a_log_client_decides_if_the_outcome_is_definite(error: Exception, is_definite: bool) -> None:
-    with pytest.raises(Exception) as failed, definite_outcome("t"):  # noqa: PT011 - its type is checked below
+    with pytest.raises(Exception) as failed, reporting_unknown_outcome("t"):  # noqa: PT011 - its type is checked below
         raise error
     assert isinstance(failed.value, CommitUnknownError) is not is_definite
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.connectors.core.base import SinkParallelism
 from penstock.connectors.core.coordinator import NOT_INFERRED
 from penstock.decisions.log import Choice, DecisionKind, NodeRef
-from penstock.execution.context import CoalescedRead, SlicedRead, WholeRead
+from penstock.execution.context import CoalescedRead, SlicedRead, UnchangedRead
 from penstock.graph import (
     AggregateOperator,
     Operator,
@@ -245,7 +245,7 @@ def test_rows_are_split_only_if_no_other_operator_reads_an_input_with_the_same_p
 
 def test_broadcasts_are_read_whole() -> None:
     decided = Deciding("1 *> 3\n2 #> 3", results={1: EVEN, 2: EVEN}).decide(3)
-    assert decided.setup.read_of("1-3") == WholeRead()
+    assert decided.setup.read_of("1-3") == UnchangedRead()
     assert decided.parallelism == 4
 
 

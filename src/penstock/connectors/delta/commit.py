@@ -33,8 +33,8 @@ _RECEIPT_KEY = "penstock.receipt"
 _UNESCAPED = "/!$&'()+,-.:;=@_~"
 """Characters of a path that deltalake (1.6) does not escape in remove actions."""
 _REJECTIONS = ("LocalFileSystem", "table already exists")
-"""Messages of deltalake's (1.6) untyped errors which prove that no commit follows: errors of the local file system,
-whose calls do not continue after a failure, and a table that another process created."""
+"""Texts in deltalake's (1.6) untyped errors which prove that nothing was committed: an error of the local file system,
+where a failed call has no later effect (unlike in an object store), and a table that another process has created."""
 _CONSTRAINT_KEYS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """Prefixes of metadata keys that constrain the values of a column."""
 _SUPPORTED_FEATURES = {
@@ -121,7 +121,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         self.commit_onto_latest(access, commit)
 
     def commit_onto(self, access: Access, table: DeltaTable | None, retries: int | None = 0) -> None:
-        """Move the files into the table's folder, and write the log entry after `table`.
+        """Move the files into the table's folder, and write the log entry as the next version after `table`.
 
         `retries` is how often deltalake retries onto later versions, without looking for the entry in them; None for
         its default.
@@ -136,13 +136,13 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
             return
         mode: Literal["append", "overwrite"] = "overwrite" if self.mode == "overwrite" else "append"
         properties = commit_properties(self.receipt, self.token, retries)
-        with definite_outcome(self.target):
+        with reporting_unknown_outcome(self.target):
             removed = [RemoveAction(path, True, int(time.time() * 1000)) for path in self.removed]
             actions: list[AddAction | RemoveAction] = [*self._added(), *removed]
             table.create_write_transaction(actions, mode, schema, partition_by, commit_properties=properties)
 
     def is_conflict(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
-        """Whether another log entry came first, by the version: the same errors have other reasons too."""
+        """Whether another log entry came first. The version decides, as a conflict's errors also have other causes."""
         from deltalake.exceptions import DeltaError
 
         if not isinstance(error, DeltaError):
@@ -160,7 +160,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         ]
 
     def check_table(self, table: DeltaTable | None) -> None:
-        """Raise `SinkError` if partitions, or (except in overwrites) columns, have changed since the job began."""
+        """Raise `SinkError` if partitions or columns have changed since the job began, or a file cannot be removed."""
         from deltalake import Schema
 
         if table is None:
@@ -172,7 +172,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
                 cause=f"it is partitioned by {partition_by}, and the job has written files by {self.partition_by}",
                 hint="run the job again",
             )
-        if self.mode != "append":
+        if self.mode != "append":  # an append removes no files
             check_file_names(table, self.path)
         if self.mode != "overwrite" and table.schema().to_json() != Schema.from_json(self.schema).to_json():
             raise SinkError(
@@ -218,10 +218,10 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
     def load_table(self, access: Access) -> DeltaTable | None:
         """Return the latest version of the table, None if it does not exist."""
         require_module("deltalake", "delta", SinkError)
-        return table_at(self.log_path(access), self.storage_options(access))
+        return table_at(self.deltalake_path(access), self.storage_options(access))
 
-    def log_path(self, access: Access) -> str:
-        """Return the path for ``deltalake``; a relative path of an older release's journal is resolved by `root`."""
+    def deltalake_path(self, access: Access) -> str:
+        """Return the table's folder as ``deltalake`` addresses it; `root` resolves relative paths of old journals."""
         if absolute_path(self.path) == self.path:
             return self.path
         return HadoopPath(access.bridge, self.root).local_path or self.path
@@ -242,9 +242,9 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
     """Create a table whose first version has the files."""
     from deltalake.transaction import create_table_with_add_actions
 
-    with definite_outcome(record.target):
+    with reporting_unknown_outcome(record.target):
         create_table_with_add_actions(
-            record.log_path(access),
+            record.deltalake_path(access),
             schema,
             actions,
             mode="error",
@@ -255,7 +255,7 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
 
 
 @contextmanager
-def definite_outcome(target: str) -> Iterator[None]:
+def reporting_unknown_outcome(target: str) -> Iterator[None]:
     """Raise `CommitUnknownError` for errors in the block, unless they prove that nothing was committed.
 
     A rejection by deltalake, or an error of the local file system, is such a proof.
@@ -348,9 +348,9 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
     def commit(self, access: Access) -> None:
         """Write the log entry, recomputed if it does not fit the latest version; retry after a conflict."""
         attempts = self.commit_optimistically(access)
-        for obsolete in attempts[:-1]:
+        for obsolete in attempts[:-1]:  # only the last attempt is committed
             obsolete.remove_files(access)
-        for recomputed in attempts[1:]:
+        for recomputed in attempts[1:]:  # `finish` removes the staging folder of the first attempt
             HadoopPath(access.bridge, recomputed.staging).delete()
 
     def complete(self, access: Access) -> None:
@@ -374,7 +374,7 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
         if self.version is None:
             return False
         columns = DeltaColumns.of(table)
-        base = DeltaTable(self.log_path(access), self.version, self.storage_options(access) or None)
+        base = DeltaTable(self.deltalake_path(access), self.version, self.storage_options(access) or None)
         base_files, current_files = files_of(base, (), columns), files_of(table, (), columns)
         return self._upsert(access).still_fits(self.removed, base_files, current_files)
 
@@ -389,7 +389,7 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
         return DeltaUpsert(access.bridge.spark, self.table_key, self.rows, self.row_type, self.root)
 
     def remove_attempt(self, access: Access) -> None:
-        """Remove the files from the table and the staging folder."""
+        """Remove the attempt's files from the table's folder, and its staging folder."""
         self.remove_files(access)
         super().remove_attempt(access)
 
@@ -398,7 +398,7 @@ def check_writable(table: DeltaTable, path: str, mode: str) -> None:
     """Reject a table with constraints that Penstock does not enforce, or that deltalake would reject at the commit."""
     protocol = table.protocol()
     unsupported = sorted(set(protocol.writer_features or ()) - _SUPPORTED_FEATURES)
-    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:  # implies all features; deltalake lacks this one
+    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:  # implies identity columns, which deltalake lacks
         unsupported = ["identityColumns"]
     cause = _unenforced_constraint(table, mode)
     if unsupported:
@@ -423,7 +423,7 @@ def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
     nested = [field for column in columns for field in _nested_fields(column["type"])]
     for column in [*columns, *nested]:
         constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINT_KEYS)]
-    if mode != "overwrite":  # which replaces the schema; `cast_to_table` enforces lengths, but not of nested fields
+    if mode != "overwrite":  # an overwrite replaces the schema; `cast_to_table` enforces lengths, not of nested fields
         constraints += [
             f"the length {field['metadata'][CHAR_TYPE_KEY]} of {field['name']}"
             for field in nested

@@ -115,7 +115,7 @@ class IcebergFiles(SplitSource):
 
 
 def spark_schema(table: Table, snapshot_id: int | None) -> StructType:
-    """Return the columns of a snapshot as Spark's schema; None for the current columns."""
+    """Return the columns of a snapshot as Spark's schema; the current columns if `snapshot_id` is None."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -126,7 +126,7 @@ def spark_schema(table: Table, snapshot_id: int | None) -> StructType:
 
 
 def schema_of(table: Table, snapshot_id: int | None) -> Schema:
-    """Return the columns of a snapshot as Iceberg's schema: the table's columns may have changed since."""
+    """Return Iceberg's schema of a snapshot; the table's current schema if `snapshot_id` is None or has no schema."""
     snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     if snapshot is None or snapshot.schema_id is None:
         return table.schema()
@@ -264,8 +264,8 @@ def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> 
 
     The columns are combined one after another to a code: equal codes mean equal values in all columns so far. For each
     column, the previous code and the index of the value among the distinct values of the key column form a pair. The
-    next code is the index of this pair among the distinct pairs of the keys, so no number exceeds the square of the
-    number of keys.
+    next code is the index of this pair among the distinct pairs of the keys (null if it is not among them), so no
+    number exceeds the square of the number of keys.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -286,7 +286,7 @@ def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> 
 
 
 def _key_fields(metadata: TableMetadata, ids: Sequence[int]) -> list[Any]:
-    """Return the columns with some field ids, under reserved names, as a column may have been renamed or dropped."""
+    """Return the columns with these field ids, under reserved names, as a column may have been renamed or dropped."""
     from pyiceberg.types import NestedField
 
     fields = [_column(metadata, field_id) for field_id in ids]

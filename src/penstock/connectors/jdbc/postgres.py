@@ -44,6 +44,7 @@ WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.histogram_bound
 ORDER BY s.inherited DESC, i.indrelid IS NULL,
   CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * 1e9 ELSE s.n_distinct END DESC
 """
+# The bounds of a column's histogram and its most common values, each with the share of the rows that it represents.
 _VALUES_QUERY = """
 SELECT w.v::text AS shown, sum(w.f) FROM (
   SELECT unnest(s.histogram_bounds::text::{type}[]) AS v,
@@ -150,9 +151,8 @@ class PostgresDialect(JdbcDialect):
                     return key_conditions(column, bounds, nullable=True)  # noqa: B023
 
                 return TableEstimate(rows, width, split_conditions, f"ranges of {name} by its histogram")
-        return TableEstimate(
-            rows, width, single_split, "a single split, as it has neither pages nor an analyzed column"
-        )
+        obstacle = "it can be split neither by pages nor by the histogram of a column"
+        return TableEstimate(rows, width, single_split, f"a single split, as {obstacle}")
 
     def export_snapshot(self, database: JdbcConnection) -> str:
         """Open a snapshot that lasts as long as the connection; return the statement that imports it."""
@@ -171,7 +171,7 @@ class PostgresDialect(JdbcDialect):
             database.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
     def free_connections(self, database: JdbcConnection) -> int | None:
-        """Return the connections that ``max_connections`` leaves to ordinary users."""
+        """Return how many more connections ordinary users may open."""
         ((free,),) = database.rows(
             "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
             " - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"

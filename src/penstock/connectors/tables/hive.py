@@ -1,4 +1,4 @@
-"""Scans of tables that Spark reads through Hive: their partitions can be coalesced, but not split."""
+"""Scans of tables that Spark reads through Hive: Hive's splits can be coalesced, but not divided."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HiveScan(Scan):
-    """The scan of a table; `plan` has the filters on it. Its partitions are coalesced to the decided parallelism."""
+    """The scan of a table; `plan` has the filters on it. Hive's splits are coalesced to the decided number of tasks."""
 
     def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
         self._leaf = leaf
@@ -36,32 +36,32 @@ class HiveScan(Scan):
 
     @property
     def reason(self) -> str:
-        """The sizes in the metastore's statistics, a clause."""
+        """The number of the table's partitions that are read, and their size, a clause."""
         sizes = self._relation.sizes
-        return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore's statistics"
+        return f"{show_count(len(sizes), 'partition')} of the table, {show_bytes(sum(sizes))} in total"
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of the partitions that are read."""
+        """The bytes of the table's partitions that are read."""
         return sum(self._relation.sizes)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the splits of the volume per task, capped by the upper bound and the number of Hive's splits."""
+        """Return how many tasks read about the volume per task each; at most the upper bound, and Hive's splits."""
         sizes = self._relation.sizes
         splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
         return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)
 
     def divide(self, parallelism: int) -> int:
-        """Coalesce to at most `parallelism` partitions; return their number."""
+        """Coalesce Hive's splits to at most `parallelism` tasks; return the number of tasks."""
         self._parallelism = min(parallelism, self._relation.tasks)
         return self._parallelism
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
-        """Return the relation, pruned and coalesced."""
+        """Return the relation with the partitions that are read, and its splits coalesced."""
         if self._parallelism < self._relation.tasks:
             return self._relation.leaf.coalesced(self._parallelism)
         return self._relation.leaf
 
     def with_filters(self, plan: LogicalPlan) -> HiveScan:
-        """Return a scan of the partitions that remain after additional filters."""
+        """Return a scan of the table's partitions that remain after additional filters."""
         return HiveScan(self._leaf, plan)

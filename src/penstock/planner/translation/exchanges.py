@@ -13,7 +13,7 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.hints.plan_hints import ConsumerStage, PlanHint, RequestedExchange
+from penstock.hints.plan_hints import ConsumerStage
 from penstock.planner.draft import DraftChoice, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.repartitions import redistribute
@@ -45,18 +45,18 @@ _CALLS_USER_FUNCTIONS = BATCH_FUNCTIONS | class_names(
 def add_adaptive_edge(
     translator: Translator, input_node: TranslatedNode, node_id: int, below: LogicalNode, stage: ConsumerStage
 ) -> None:
-    """Add an exchange within the stage of a consumer, whose tasks all run at the same time, each in a task slot."""
+    """Add an exchange within a consumer's stage: all tasks of the stage run at the same time, each in a task slot."""
     hint = stage.hint
     assert hint.exchange is not None
-    _, traverse = hint.exchange.resolve_options(translator.config, hint.parallelism)
+    _, max_compared = hint.exchange.resolve_options(translator.config, hint.parallelism)
     kind = AdaptiveRescalePartitioner if hint.exchange.pointwise else AdaptiveRebalancePartitioner
     draft = translator.draft
     draft.consumer_stages[node_id] = stage
     draft.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
     if hint.parallelism is not None and draft.accepts_parallelism(input_node.node_id, hint.parallelism):
         draft.update_node(input_node.node_id, parallelism=hint.parallelism)
-    draft.add_edge(input_node.node_id, node_id, kind(traverse), translator.edge_plan(below))
-    consumers = traverse if hint.parallelism is None else min(traverse, hint.parallelism)
+    draft.add_edge(input_node.node_id, node_id, kind(max_compared), translator.edge_plan(below))
+    consumers = max_compared if hint.parallelism is None else min(max_compared, hint.parallelism)
     reason = f"each batch goes to the least loaded of {consumers} consumers"
     name = draft.stream_nodes[node_id].name
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
@@ -66,7 +66,7 @@ def add_adaptive_edge(
 def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExchange | None:
     """Return the exchange before a function if the tasks of the function pull rows in chunks, or None.
 
-    They pull rows if the exchange is adaptive but cannot run as a barrier stage.
+    These are adaptive exchanges that cannot run as barrier stages; `with_adaptive_exchanges` has replaced the others.
     """
     if node.name not in BATCH_FUNCTIONS:
         return None
@@ -78,13 +78,12 @@ def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExch
     if not is_adaptive or exchange.function is None:
         return None
     names = [column.name for column in carrier.children[0].output.columns()]
-    return located if len(set(names)) == len(names) else None  # Spark cannot send columns with equal names
+    return located if len(set(names)) == len(names) else None  # else Spark cannot send them to Python
 
 
-def add_pulled(
-    translator: Translator, node: LogicalNode, carrier: LogicalNode, hint: PlanHint, exchange: RequestedExchange
-) -> TranslatedNode:
-    """Add a `LocatedExchange` that writes rows in chunks, which the tasks of the function `node` pull."""
+def add_pulled(translator: Translator, node: LogicalNode, located: LocatedExchange) -> TranslatedNode:
+    """Add the exchange `located`, which writes rows in chunks that the tasks of the function `node` pull."""
+    carrier, hint, exchange = located
     (rows,) = carrier.children
     draft, bridge = translator.draft, translator.bridge
     input_node = translator.translate(rows)
@@ -97,14 +96,14 @@ def add_pulled(
     draft.consumer_stages[node_id] = stage = ConsumerStage(hint, lambda: list(reports.value))
     release_with_owner(stage, reports)
     consumers = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
-    reason = f"{consumers} takes the next chunk when it is idle, at most an even share until all have started"
+    reason = f"{consumers} takes the next chunk when idle; until all have started, at most an even share of the chunks"
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_ENABLED.key)
     draft.choices.append(DraftChoice(name, "adaptive", reason, explain=lambda *_: explanation))
     return TranslatedNode(node_id)
 
 
 def is_worth_pulling(translator: Translator, operators: Sequence[LogicalNode]) -> bool:
-    """Whether options allow the tasks of narrow operators to pull rows in chunks, and an operator may be slow."""
+    """Whether options let the tasks of narrow operators pull rows in chunks, and an operator calls a user function."""
     is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and consumer_stage_at(operators[-1]) is None
     return is_allowed and any(part.name in _CALLS_USER_FUNCTIONS for part in operators)
 
@@ -124,8 +123,8 @@ def add_pulled_repartition(translator: Translator, node: LogicalNode) -> Transla
     return TranslatedNode(node_id)
 
 
-def omit_task_slot_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Omit the repartition to the number of task slots if the operators below can run with that number of tasks."""
+def translate_stage_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Translate the repartition that `barrier_stage` adds, or omit it if its input can be computed by as many tasks."""
     input_node = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
     if number is not None and translator.draft.accepts_parallelism(input_node.node_id, number):

@@ -39,7 +39,7 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     pulled = exchanges.pulled_exchange_at(translator, operators[-1])
     if pulled is not None:
         *above, function = operators
-        input_node = exchanges.add_pulled(translator, function, *pulled)
+        input_node = exchanges.add_pulled(translator, function, pulled)
         if not above:
             return input_node
         node_id = _add_calc(translator, above)
@@ -53,7 +53,7 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     elif below.name == "Repartition" and exchanges.is_worth_pulling(translator, operators):
         input_node = exchanges.add_pulled_repartition(translator, below)
     elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
-        input_node = exchanges.omit_task_slot_repartition(translator, below)
+        input_node = exchanges.translate_stage_repartition(translator, below)
     else:
         input_node = translator.translate(below)
     node_id = _add_calc(translator, operators)

@@ -31,7 +31,7 @@ def embedded_session(master: str | None = None, conf: Mapping[str, str] | None =
     """Start a Spark session in this process, or return the existing session.
 
     `master` is a master URL; if None, that of spark-submit or the Spark defaults, else all cores of this machine.
-    `conf` has additional Spark settings. Raises `SessionError` if a session must start without Java 17 or newer.
+    `conf` has additional Spark settings. Raises `SessionError` if there is no session and no Java 17 or newer.
     """
     if SparkSession.getActiveSession() is None:
         check_java()
@@ -54,7 +54,7 @@ def check_java() -> str:
     out = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     match = re.search(r'version "(\d+)', out)
     if match is None or int(match[1]) < MINIMUM_JAVA:
-        raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'silent'}")
+        raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'of an unknown version'}")
     return java
 
 
@@ -80,9 +80,8 @@ def session_settings(bridge: Bridge) -> dict[str, str]:
 class SessionPool:
     """Clones of the user's session, each used by a single vertex at a time.
 
-    A clone shares catalog, temporary views and cached data with the user's session, but not its settings.
-
-    `properties` are the local properties of Spark jobs, by default those of the thread that creates the pool.
+    A clone shares catalog, temporary views and cached data with the user's session, but not its settings. `properties`
+    are the local properties of Spark jobs, by default those of the thread that creates the pool.
     """
 
     def __init__(self, bridge: Bridge, settings: Mapping[str, str], properties: LocalProperties | None = None) -> None:

@@ -31,7 +31,7 @@ class RegisteredPartitions:
 
 
 def registered_partitions(bridge: Bridge, name: str, location: str) -> RegisteredPartitions:
-    """Return the registered partitions of a table, with the same few calls for any number."""
+    """Return the registered partitions of a table, in a few calls into the JVM for any number of partitions."""
     folder, catalog = HadoopPath(bridge, location), catalog_of(bridge)
     table = catalog.getTableMetadata(identifier_of(bridge, name))
     answer = bridge.helper("TablePartitions").folders(catalog, table, folder._hadoop_path, folder._fs)
@@ -43,7 +43,7 @@ def add_partitions(bridge: Bridge, name: str, folders: Iterable[str]) -> None:
     """Register partitions in the catalog; partitions that are registered already do not change."""
     lines = "\n".join(folders)
     if lines:
-        values = bridge.helper("TablePartitions").values(lines, True)
+        values = bridge.helper("TablePartitions").values(lines, True)  # with locations, which are empty
         command = bridge.find(_COMMANDS + "AlterTableAddPartitionCommand")
         with active_session(bridge.session):
             command(identifier_of(bridge, name), values, True).run(bridge.session)  # ifNotExists
@@ -53,7 +53,7 @@ def unregister_partitions(bridge: Bridge, name: str, folders: Iterable[str]) -> 
     """Remove partitions from the catalog without deleting files; partitions that are not registered are ignored."""
     lines = "\n".join(folders)
     if lines:
-        values = bridge.helper("TablePartitions").values(lines, False)
+        values = bridge.helper("TablePartitions").values(lines, False)  # without locations
         command = bridge.find(_COMMANDS + "AlterTableDropPartitionCommand")
         with active_session(bridge.session):
             if_exists, purge, retain_data = True, False, True

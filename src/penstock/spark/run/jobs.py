@@ -39,9 +39,10 @@ def user_properties(bridge: Bridge) -> LocalProperties:
 def vertex_thread(session: Session, properties: LocalProperties, group: str, description: str) -> Iterator[None]:
     """Make a session the active session of this thread, and set the group and tag of the Spark jobs of the block.
 
-    `properties` are those of the user's thread. The active session and local properties belong to a JVM thread; PySpark
-    pins each Python thread to a JVM thread. The jobs get the artifacts of the user's session, such as Python modules.
-    The settings of the session also apply to tasks, for instance to parsers of dates.
+    `properties` are those of the user's thread; if they have a job group, it stays, and `group` is only the tag. The
+    active session and local properties belong to a JVM thread; PySpark pins each Python thread to a JVM thread. The
+    jobs get the artifacts of the user's session, such as Python modules. The settings of the session also apply to
+    tasks, for instance to parsers of dates.
     """
     bridge = session._bridge
     context = bridge.spark.sparkContext._jsc.sc()
@@ -98,7 +99,7 @@ class SparkThreads(DaemonPool):
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     """Cancel the Spark jobs of a vertex, including future jobs (``cancelJobGroupAndFutureJobs``).
 
-    `group` is their job group and tag. If they have a job group of the user, running jobs are cancelled by the tag.
+    `group` is their tag, and their job group unless that is the user's; then only running jobs are cancelled.
     """
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
@@ -126,12 +127,12 @@ def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
 
 
 def cluster_cores(bridge: Bridge) -> int:
-    """Return the number of tasks that the current executors can run at a time (``defaultParallelism``)."""
+    """Return Spark's default parallelism: the current total of cores, unless ``spark.default.parallelism`` is set."""
     return int(bridge.spark.sparkContext.defaultParallelism)
 
 
 def max_cores(bridge: Bridge) -> int:
-    """Return the number of tasks that the cluster can run at a time with all executors of dynamic allocation."""
+    """Return the task slots of all executors of dynamic allocation, but at least Spark's default parallelism."""
     return max(max_dynamic_slots(read_settings(bridge.session, "spark.")) or 0, cluster_cores(bridge))
 
 
@@ -191,7 +192,7 @@ class StageRun:
 
 
 def stages_of(bridge: Bridge, tag: str) -> list[StageRun]:
-    """Return those stages of the jobs with a tag of which a task has ended, from Spark's status tracker."""
+    """Return the stages of the jobs with a tag, without stages in which no task has ended (``SparkStatusTracker``)."""
     tracker = bridge.spark.sparkContext.statusTracker()
     tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(tag)
     jobs = [job for job_id in tagged if (job := tracker.getJobInfo(job_id))]
@@ -250,7 +251,7 @@ def stage_figures(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigur
 
 
 def running_stages(bridge: Bridge, tag: str) -> list[tuple[StageRun, StageFigures]]:
-    """Return the running stages with a tag that have completed a task, and their metrics; empty if unreadable."""
+    """Return the running stages of a tag's jobs that have completed a task, and their metrics; empty if unreadable."""
     try:
         running = [stage for stage in stages_of(bridge, tag) if 0 < stage.completed < stage.tasks]
         return list(zip(running, stage_figures(bridge, running), strict=True))

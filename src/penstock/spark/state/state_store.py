@@ -25,7 +25,7 @@ _MOVER = "KeyGroupMover"
 
 
 def has_offline_tools(bridge: Bridge) -> bool:
-    """Whether this Spark release has offline tools for state, and detects an incomplete rewrite by these tools."""
+    """Whether Spark has offline tools for state, and refuses to start a query whose rewrite by them is incomplete."""
     return bridge.version >= (4, 2)
 
 
@@ -92,9 +92,9 @@ def operator_metadata(bridge: Bridge, session: Any, location: str, batch: int, o
 
 
 class StateSession:
-    """A session with the settings of a checkpoint, to read its state and to write a new checkpoint.
+    """A session with the settings of a checkpoint, to read its state; `rewrite` returns a session that rewrites it.
 
-    `location` is the checkpoint's path, and `groups` a number of key groups. State is read as it was after `batch`.
+    In all methods, `location` is a checkpoint's path, and state is read as it was after `batch`.
     """
 
     row_by_row_note: str | None = None
@@ -133,7 +133,7 @@ class StateSession:
         return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Return the number of rows, and of misplaced rows, of each key group of a store."""
+        """Return the rows and the misplaced rows of each key group of a store; `groups` is the number of key groups."""
         if move_files_problem(self.bridge) is not None:
             return self.count_with_sql(location, batch, store, groups)
         factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
@@ -245,7 +245,7 @@ class StateRewrite(StateSession):
         elif store.is_keyed:
             rows = self._merge_groups(rows, old_groups, new_groups)
         track_rows = str(self._session.conf().get(TRACK_ROWS, "true"))
-        # To count rows while it writes, Spark would look up each key first. Spark also counts when it loads the state.
+        # To count rows while writing, Spark would look up each key first; it also counts when a query loads the state.
         self._session.conf().set(TRACK_ROWS, "false")
         try:
             rewriter = self._rewriter(rows)

@@ -19,16 +19,16 @@ import org.apache.spark.sql.types.DecimalType;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
-/** A partial aggregate before an exchange in DuckDB's SQL; its columns are groups, and buffers of Spark's functions. */
+/** DuckDB's SQL of a partial aggregate before an exchange; its columns are groups, and buffers of Spark's functions. */
 final class NativePartialAggregate {
     private static final String MAX_LONG = "9223372036854775807";
     /** Doubles represent every integer up to 2 to the 53rd exactly. */
     private static final long MAX_EXACT_DOUBLE = 1L << 53;
-    /** Maximum number of tasks with rows of a group: the sum of each may reach `MAX_EXACT_DOUBLE` divided by it. */
+    /** Maximum tasks with rows of a group; with more, the final aggregate fails. So each may sum up to `MAX_EXACT_DOUBLE / MAX_TASKS`. */
     static final int MAX_TASKS = 1024;
     static final String ROUNDED_ERROR = "error('an average that Spark rounds differently')";
-    /** A sum above `MAX_EXACT_DOUBLE` takes 900 million integers up to this value, so it suffices to count them. */
-    private static final long MAX_COUNTED_VALUE = 10_000_000;
+    /** Up to this absolute value, a sum above `MAX_EXACT_DOUBLE` needs at least 900 million rows, so a check only counts rows. */
+    private static final long MAX_VALUE_TO_COUNT_ROWS = 10_000_000;
 
     private final String columns;
     private final String groupBy;
@@ -128,14 +128,15 @@ final class NativePartialAggregate {
      * Returns a sum of integers for an average, as a double.
      *
      * Spark adds doubles. Above 2 to the 53rd, Spark rounds the sum after each row, so the sum depends on the order of
-     * the rows. So the result is an error if the sum of the absolute values, 2 * positive - all, may exceed that bound.
+     * the rows. So the result is an error if the sum of the absolute values (2 * positive - all) may exceed that bound.
      *
+     * @param distinct `DISTINCT ` or empty, as in the methods below
      * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
      */
     static String doubleSum(String distinct, String sql, String filter, Expression child, int tasks) {
         String sum = "sum(" + distinct + sql + ")" + filter;
         long maxAbsolute = maxAbsolute(child);
-        String mayBeRounded = tasks == 1 && maxAbsolute <= MAX_COUNTED_VALUE
+        String mayBeRounded = tasks == 1 && maxAbsolute <= MAX_VALUE_TO_COUNT_ROWS
                 ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute
                 : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum + " > " + MAX_EXACT_DOUBLE / tasks;
         return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";

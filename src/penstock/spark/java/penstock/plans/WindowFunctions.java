@@ -58,7 +58,7 @@ public final class WindowFunctions {
         if (!(frame instanceof SpecifiedWindowFrame)
                 || !Catalyst.name(((SpecifiedWindowFrame) frame).lower()).equals("UnboundedPreceding")
                 || !Catalyst.name(((SpecifiedWindowFrame) frame).upper()).equals("CurrentRow")) {
-            return name + " over other rows than those up to the current one needs all of them in one task";
+            return name + " has another frame than UNBOUNDED PRECEDING to CURRENT ROW, so it needs all rows of a key in one task";
         }
         if (isAggregate && !JoinPreAggregation.isMergeable((AggregateExpression) function)) {
             return "this " + name + " may have a different result if it is computed in chunks";
