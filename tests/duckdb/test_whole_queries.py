@@ -68,9 +68,10 @@ def choices(env: Environment) -> list[tuple[str, str]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("benchmark", "least"), [("tpch", 22), pytest.param("tpcds", 97, marks=pytest.mark.slow)], ids=str
+    ("benchmark", "least"), [("tpch", 22), pytest.param("tpcds", 96, marks=pytest.mark.slow)], ids=str
 )
 def test_benchmarks(spark: SparkSession, env: Environment, data: Path, benchmark: str, least: int) -> None:
+    """Of TPC-DS, DuckDB does not compute queries 17 (stddev_samp), 28 and 39 (a comparison of floating-point numbers)."""
     for file in sorted((data / f"{benchmark}-0.1").glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     by_duckdb = 0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -220,13 +221,16 @@ def test_a_killed_batch_is_repeated_with_the_same_decision(
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [sys.executable, str(JOB), broker.servers, topic, str(checkpoint), str(out)]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(checkpoint / "commits" / "1")
-        fill(broker, topic, {0: 60_000, 2: 10}, first=100_000)
-        wait_for(checkpoint / "offsets" / "2")
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            wait_for(checkpoint / "commits" / "1")
+            # Batch 2 may begin, and end, before all records are written.
+            filled = pool.submit(fill, broker, topic, {0: 60_000, 2: 10}, first=100_000)
+            wait_for(checkpoint / "offsets" / "2")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        filled.result()
     assert not (checkpoint / "commits" / "2").exists(), "it was killed too late"
     planned = read_batches(LocalTextFiles(checkpoint))[2]
     query = start_stream(spark, broker, topic, tmp_path, **INTERVAL)
@@ -245,4 +249,4 @@ def wait_for(file: Path) -> None:
     deadline = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < deadline, f"there is no {file.name}"
-        time.sleep(0.02)
+        time.sleep(0.005)
