@@ -21,7 +21,10 @@ ALLOWED = {"sessions": 12, "threads": 4, "jvm_threads": 8, "plan_hints": 4, "fil
 
 
 @pytest.mark.slow
-def test_resources_do_not_grow_with_sixty_jobs(spark: SparkSession, tmp_path: Path) -> None:
+def test_resources_do_not_grow_with_sixty_jobs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH.parent))  # of the modules that benchmarks share
     spec = importlib.util.spec_from_file_location("soak", BENCH)
     soak = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(soak)

@@ -47,7 +47,7 @@ def outcome(action: Any, seconds: int = 60) -> Any:
         return pool.submit(action).result(seconds)
     except QueryTimeoutError:
         return f"still runs after {seconds} s"
-    except (PySparkException, Py4JError, PenstockError) as error:
+    except (PySparkException, Py4JError, PenstockError, ValueError) as error:  # ValueError: a date that Python lacks
         return error_class(error)
     finally:
         pool.shutdown(wait=False)

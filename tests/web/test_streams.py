@@ -31,7 +31,14 @@ def test_batches_are_shown(tmp_path: Path) -> None:
     assert second["batches"] == []
     assert "has no batch whose records Penstock has chosen" in second["problem"]
     page = client.get("/ui/streams").text
-    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "unknown", "2,000", "has no batch whose records Penstock has chosen"):
+    for text in (
+        "&lt;orders&gt;",
+        "less than 10.0 s",
+        "1.5 s",
+        "unknown",
+        "2,000",
+        "has no batch whose records Penstock has chosen",
+    ):
         assert text in page
     assert "<orders>" not in page
     assert '<a href="/ui/streams">' in client.get("/").text
