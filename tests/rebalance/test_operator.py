@@ -366,7 +366,7 @@ def test_the_job_s_idle_timeout_applies(spark: SparkSession) -> None:
 
     df = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive=True).map_in_arrow(sleeps, "id bigint")
     env = penstock.Environment(spark, config=OFF | {f"{OPTION}.idle-timeout": "1 s"}, progress=False)
-    with pytest.raises(JobError, match="has waited 1 s for consumer 0"):
+    with pytest.raises(JobError, match="has waited 1 s for consumers: 0"):
         env.collect(df)
 
 
