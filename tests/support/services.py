@@ -7,11 +7,13 @@ import glob
 import json
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -348,6 +350,11 @@ class KafkaBroker:
                 number += 1
         assert producer.flush(30) == 0
         assert not errors
+
+    def pause(self, seconds: float) -> None:
+        """Stop the process of the broker, and let it go on after some seconds; does not wait."""
+        self._process.send_signal(signal.SIGSTOP)
+        threading.Timer(seconds, self._process.send_signal, [signal.SIGCONT]).start()
 
     def kill(self) -> None:
         self._process.kill()

@@ -18,6 +18,7 @@ require_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSink, KafkaSource, ScanContext
 from penstock.connectors.core.splits import distribute_evenly
+from penstock.connectors.kafka import client
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.errors import JobError, SinkError, SourceError
 from tests.support.stages import stages
@@ -108,6 +109,22 @@ def test_an_end_that_the_broker_reports_too_low_is_corrected(broker: KafkaBroker
     broker.fill(topic, {0: 500})
     (offset_range,) = KafkaSource(broker.servers, topic).ranges()
     assert offset_range.end == 500
+
+
+@pytest.mark.thorough
+def test_the_end_is_corrected_by_a_slow_broker(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is stopped for two seconds after it has reported ends, as under heavy load."""
+    topic = broker.topic("confirmed-late", 2)
+    broker.fill(topic, {0: 500, 1: 300})
+    reported_ends = client.reported_ends
+
+    def stop_afterwards(*arguments: Any) -> Any:
+        reported = reported_ends(*arguments)
+        broker.pause(2)
+        return reported
+
+    monkeypatch.setattr(client, "reported_ends", stop_afterwards)
+    assert [offset_range.end for offset_range in KafkaSource(broker.servers, topic).ranges()] == [500, 300]
 
 
 def test_an_empty_topic_has_no_rows(env: Environment, broker: KafkaBroker) -> None:

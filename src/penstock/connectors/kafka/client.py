@@ -25,7 +25,7 @@ _MAX_BATCH_RECORDS = 5000
 _PROBE_SECONDS = 0.6
 """Seconds without a record after which a probe for records beyond the reported end stops; brokers may need 0.5."""
 _MAX_PROBE_SECONDS = 5.0
-"""The maximum seconds of a probe; records that arrive later count as new."""
+"""The maximum seconds of a probe that reads records; records that arrive later count as new."""
 
 
 @contextmanager
@@ -38,8 +38,8 @@ def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
             "group.id": _GROUP,
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "enable.partition.eof": True,
             **properties,
+            "enable.partition.eof": True,  # without it, the ends of partitions are not confirmed
             "bootstrap.servers": servers,
         }
     )
@@ -100,23 +100,30 @@ def probed_ends(
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """Return the first offset, the end, and whether the record before the end was read, by partition.
 
-    Brokers may report an end before the last records, so this tries to read records beyond the `reported` ends.
+    Brokers may report an end before the last records, so this reads beyond the `reported` ends until the broker has
+    confirmed them. Raise `SourceTimeoutError` if it sends neither a record nor a confirmation for a partition.
     """
     from confluent_kafka import TopicPartition
 
     ends = {partition: (low, high, False) for partition, (low, high) in reported.items()}
-    not_empty = [TopicPartition(*partition, high) for partition, (low, high) in reported.items() if high > low]
-    if not not_empty:
+    pending = {partition for partition, (low, high) in reported.items() if high > low}
+    if not pending:
         return ends
-    client.assign(not_empty)
-    deadline, quiet_deadline = time.monotonic() + _MAX_PROBE_SECONDS, time.monotonic() + _PROBE_SECONDS
-    while time.monotonic() < min(quiet_deadline, deadline):
+    client.assign([TopicPartition(*partition, ends[partition][1]) for partition in pending])
+    start = last_record = time.monotonic()
+    while pending or time.monotonic() - last_record < _PROBE_SECONDS:
+        silent = [partition for partition in pending if not ends[partition][2]]
+        if time.monotonic() - start > (timeout() if silent else _MAX_PROBE_SECONDS):
+            _raise_if_silent(silent, "the broker does not confirm the end that it reports")
+            break
         for message in client.consume(_MAX_BATCH_RECORDS, timeout=0.1):
-            if message.error() is None:
-                partition = str(message.topic()), int(message.partition() or 0)
+            partition, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
+            if problem is None:
                 low, end, _ = ends[partition]
                 ends[partition] = low, max(end, (message.offset() or 0) + 1), True
-                quiet_deadline = time.monotonic() + _PROBE_SECONDS
+                last_record = time.monotonic()
+            elif problem.name() == "_PARTITION_EOF":
+                pending.discard(partition)
     return ends
 
 
@@ -147,10 +154,13 @@ def probe_beyond(
                 raise SourceError.missing_records(f"{partition[0]}-{partition[1]}", ends[partition], str(problem))
             if problem is None or problem.name() == "_PARTITION_EOF":
                 pending.discard(partition)
-    for topic, number in sorted(pending):
-        description = f"the broker reports a lower end than {ends[topic, number]}, and sends no records from there"
-        raise SourceTimeoutError.of(f"{topic}-{number}", description, timeout())
+    _raise_if_silent(pending, "the broker reports a lower end than before, and sends no records from there")
     return new_ends
+
+
+def _raise_if_silent(partitions: Collection[tuple[str, int]], description: str) -> None:
+    for topic, number in sorted(partitions):
+        raise SourceTimeoutError.of(f"{topic}-{number}", description, timeout())
 
 
 def offsets_at(
