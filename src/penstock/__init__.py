@@ -35,12 +35,12 @@ _MODULES = {
     "rescale": "penstock.rebalance.operator",
     "with_parallelism": "penstock.entry.functions",
 }
-"""The modules of public names, imported on first access so that `penstock --help` does not import PySpark."""
+"""The module of each public name, imported on first access so that `penstock --help` does not import PySpark."""
 
 mask_logs()
 
-# Importing the subpackage `penstock.rebalance` sets `penstock.rebalance` to the module. So import it now, and remove
-# that name: later imports do not set it again, and `__getattr__` returns the function.
+# The first import of the subpackage sets the attribute `penstock.rebalance` to the module, which hides the function.
+# So import it now, and remove the attribute: later imports do not set it, and `__getattr__` returns the function.
 import_module("penstock.rebalance")
 globals().pop("rebalance")
 

@@ -17,7 +17,7 @@ class PenstockError(Exception):
     cause
         Why it happened, None if that is unknown or the message says it.
     hint
-        What to do, None without advice.
+        What to do, None if there is no advice.
     line
         The line of the user's code that led to the error, such as ``job.py:12``; None if unknown.
     """
@@ -89,7 +89,7 @@ class GraphError(PenstockError, ValueError):
 
 
 class OptimizerError(PenstockError):
-    """Strategies do not stop changing the graph."""
+    """Optimizer strategies still change the graph of a job after the maximum number of rounds."""
 
 
 class JobError(PenstockError):
@@ -109,7 +109,7 @@ class RebalanceError(PenstockError):
 
 
 class NoBarrierError(RebalanceError):
-    """Spark cannot run the tasks of an adaptive rebalance as a barrier stage; rows are then exchanged in chunks."""
+    """Spark cannot run an adaptive rebalance as a barrier stage; its consumers then pull the rows in chunks."""
 
 
 class LostConnectionError(RebalanceError):
@@ -324,7 +324,7 @@ class CommitError(SinkError):
 
 
 class UntrustedJournalError(CommitError):
-    """A file beside a target is not a commit journal of this user, so it is ignored."""
+    """A commit journal beside a target is ignored: it is unreadable, or another user may have written it."""
 
     @classmethod
     def unreadable(cls, path: str, cause: str) -> Self:
@@ -353,6 +353,6 @@ class CommitUnknownError(CommitError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first informative line of an error's message, for use as a clause."""
+    """Return the first informative line of an error's message, as a clause for other messages; may be empty."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), "")

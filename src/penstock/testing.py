@@ -1,4 +1,4 @@
-"""Helpers for tests of strategies and sources without Spark: graphs as text, results as numbers, simulated jobs."""
+"""Helpers to test optimization strategies and sources without Spark: graphs as text, results, and simulated jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.optimizer.strategy import PartialResult
 
 MIB = 1 << 20
-HASH = HashPartitioner(("k",))
+HASH = HashPartitioner(("k",))  # the keys of the hash exchanges in a graph as text
 ARROWS: Mapping[str, Partitioner] = {
     "->": FORWARD,
     "#>": HASH,
@@ -114,7 +114,7 @@ def measured(
     scanned: Mapping[int, int] | None = None,
     mappers: Callable[[Sequence[int]], np.ndarray] | None = None,
 ) -> ResultInfo:
-    """Return the output of a finished vertex.
+    """Return the measured output of a finished vertex, for `StrategyHarness.finish`.
 
     Parameters
     ----------
@@ -177,12 +177,12 @@ class StrategyHarness:
 
     @property
     def context(self) -> StreamGraphContext:
-        """The view through which the pending graph is changed."""
+        """The view through which strategies change the pending part of the graph."""
         return self._manager.stream_graph_context
 
     @property
     def edges(self) -> set[str]:
-        """The edges as text; an edge whose subpartitions may be split ends with ``cut``."""
+        """The edges as text; an edge whose subpartitions several tasks may share ends with ``cut``."""
         arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
         return {
             f"{e.source_id} {arrows[e.partitioner]} {e.target_id}" + ("" if e.intra_input_correlated else " cut")
@@ -210,11 +210,11 @@ class StrategyHarness:
         return self._events.events
 
     def chosen(self, kind: DecisionKind) -> list[str]:
-        """Return the choices of all decisions of a kind."""
+        """Return the choices of all decisions of a kind, as text."""
         return [str(decision.chosen) for decision in self._decisions if decision.kind is kind]
 
     def operator(self, node_id: int) -> Operator:
-        """Return the operator of a node, with the decisions about it."""
+        """Return the operator of a node, as changed by the strategies."""
         return self.graph.node(node_id).operator
 
     def finish(self, node_id: int, result: ResultInfo | None = None) -> list[str]:
@@ -226,7 +226,7 @@ class StrategyHarness:
         return [vertex.name for vertex in self._manager.grow()]
 
     def progress(self, node_id: int, partial: PartialResult) -> list[str]:
-        """Report a partial result of the vertex whose last node is `node_id`; return the newly created vertices."""
+        """Report a partial result of the vertex whose last node is `node_id`; return the names of the new vertices."""
         (vertex,) = (vertex for vertex in self._manager.job_graph if vertex.tail_id == node_id)
         self._optimizer.on_operators_running(OperatorsRunning(vertex.node_ids, {node_id: partial}))
         return [vertex.name for vertex in self._manager.grow()]

@@ -17,9 +17,9 @@ _MAX_CHARACTERS = 60
 def check_type(
     value: object, expected_type: type | tuple[type, ...], callee: str, expected: str, hint: str | None = None
 ) -> None:
-    """Raise `ArgumentError` with the user's line unless `value` is of type `expected_type`.
+    """Raise `ArgumentError`, with the line of the user's code, unless `value` is of type `expected_type`.
 
-    In the error message, `callee` names the function, and `expected` describes the argument that it needs.
+    In the message, `callee` names the function, `expected` is what the function needs, and `hint` is what to pass.
     """
     if not isinstance(value, expected_type):
         raise ArgumentError.of(callee, expected, _description(value), hint, current_user_line())
@@ -41,7 +41,7 @@ def check_table(value: object, callee: str) -> None:
 
 
 def check_data_frame(value: object, callee: str) -> None:
-    """Check that an argument is a DataFrame; the hint for a str assumes a SQL statement."""
+    """Check that an argument is a DataFrame; the hint for a str is to pass it to `env.sql`."""
     from pyspark.sql import DataFrame
 
     hint = "pass env.sql(statement)" if isinstance(value, str) else "pass a DataFrame of Spark"
@@ -49,7 +49,7 @@ def check_data_frame(value: object, callee: str) -> None:
 
 
 def check_session(value: object, callee: str) -> None:
-    """Check that an argument is a Spark session; `Bridge` rejects Spark Connect sessions."""
+    """Check that an argument is a Spark session; Spark Connect sessions pass, and `Bridge` rejects them later."""
     from pyspark.sql import SparkSession
 
     if type(value).__module__.startswith("pyspark.sql.connect."):
@@ -63,7 +63,7 @@ def check_settings(value: object, callee: str) -> None:
 
 
 def check_members(value: object, expected_type: type, callee: str, expected: str, hint: str | None = None) -> None:
-    """Check that an argument is a list whose elements are instances or subclasses of a type, see `check_type`."""
+    """Check that an argument is a list of instances or subclasses of a type; `expected` describes an element."""
     members = value if isinstance(value, Iterable) and not isinstance(value, _NON_LIST_TYPES) else None
     if members is None:
         raise ArgumentError.of(callee, f"a list of {expected}", _description(value), hint, current_user_line())
@@ -73,7 +73,7 @@ def check_members(value: object, expected_type: type, callee: str, expected: str
 
 
 def columns_of(value: object, callee: str) -> tuple[str, ...]:
-    """Return column names from an argument that is a name or a list of names, else raise `ArgumentError`."""
+    """Return the column names in an argument; raise `ArgumentError` unless it is a name or a list of names."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, Iterable) or isinstance(names, _NON_LIST_TYPES):
         raise ArgumentError.of(callee, "a list of column names", _description(value), None, current_user_line())
@@ -84,6 +84,6 @@ def columns_of(value: object, callee: str) -> tuple[str, ...]:
 
 
 def _description(value: object) -> str:
-    """Return the value, masked and shortened, with its type."""
+    """Return the repr of a value, shortened and with masked secrets, and the type of the value."""
     text = mask(repr(value))
     return f"{text if len(text) <= _MAX_CHARACTERS else f'{text[:_MAX_CHARACTERS]}...'}, of type {type(value).__name__}"

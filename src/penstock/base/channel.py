@@ -1,8 +1,8 @@
 """Authenticated channel between the tasks of a job and a server in the driver.
 
-The server sends a nonce. The task replies with another nonce and a proof that it knows the server's secret; the
-server replies with its proof. Then each message carries a proof over its direction, its number and its content, under
-keys derived from the secret and both nonces. So no message can be changed, replayed, reordered or sent back.
+The server sends a nonce. The task replies with another nonce and a proof that it knows the server's secret; the server
+replies with its own proof. Then each message carries an HMAC of its number and content. Each direction has a key, which
+is derived from the secret and both nonces. So the receiver detects changed, replayed, reordered or reflected messages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UntrustedPeerError(ConnectionError):
 def prove(secret: bytes, role: bytes, server_nonce: bytes, client_nonce: bytes, context: bytes = b"") -> bytes:
     """Return a proof (HMAC-SHA256) of knowing a secret; `context` is further content that the proof covers.
 
-    Neither side can repeat a proof of the other, as their roles differ.
+    Neither side can reuse a proof of the other side, because the two sides pass different values of `role`.
 
     >>> prove(b"secret", b"task", bytes(16), bytes(16)) == prove(b"secret", b"driver", bytes(16), bytes(16))
     False
@@ -45,7 +45,7 @@ def prove(secret: bytes, role: bytes, server_nonce: bytes, client_nonce: bytes, 
 
 
 class Seal:
-    """Adds proofs to the messages in one direction of a connection, or checks them; both ends count the messages.
+    """Adds proofs to the messages in a direction of a connection, or checks the proofs; both ends count the messages.
 
     >>> len(Seal(b"key").seal(b"message"))
     43
@@ -70,7 +70,7 @@ class Seal:
 
 
 def create_seals(secret: bytes, server_nonce: bytes, client_nonce: bytes) -> tuple[Seal, Seal]:
-    """Return the seals of a connection: of the messages to the server, and of those from it."""
+    """Return two seals of a connection: for the messages to the server, and for the messages from the server."""
     to_server, from_server = (
         Seal(prove(secret, role, server_nonce, client_nonce)) for role in (b"to driver", b"from driver")
     )
@@ -78,7 +78,7 @@ def create_seals(secret: bytes, server_nonce: bytes, client_nonce: bytes) -> tup
 
 
 def read_length(header: bytes, max_bytes: int) -> int:
-    """Return the number of bytes of a message from its header; raise `ValueError` if it is too long."""
+    """Return the number of bytes of a message from its header; raise `ValueError` if it exceeds `max_bytes`."""
     length = int.from_bytes(header)
     if length > max_bytes:
         raise ValueError(f"a message has {length} bytes, and at most {max_bytes} are accepted")
@@ -94,11 +94,11 @@ class ServerAddress:
     secret: bytes = field(repr=False)
 
     def open(self, timeout: float, reply_timeout: float | None = None) -> DriverChannel:
-        """Connect a task to the server.
+        """Connect a task to the server, and return the connection.
 
-        Raise `OSError` if the server cannot be reached, its subclass `UntrustedPeerError` if another process responds.
-        `timeout` is the maximum seconds until the server accepts the connection. `reply_timeout` is the maximum seconds
-        of a reply; None for no limit.
+        Raise `UntrustedPeerError` if the handshake fails, such as with another process; `OSError` if the server cannot
+        be reached. `timeout` is the maximum seconds until the server accepts the connection. `reply_timeout` is the
+        maximum seconds that `receive` waits for a reply; None for no limit.
         """
         sock = socket.create_connection((self.host, self.port), timeout=timeout)
         try:
@@ -134,7 +134,7 @@ class DriverChannel:
     def receive(self) -> bytes:
         """Wait for a message.
 
-        Raise `OSError`, `EOFError` or `ValueError` if the connection is lost or has ended, or the message is too long.
+        Raise `OSError` (connection lost, or wrong proof), `EOFError` (connection closed) or `ValueError` (too long).
         """
         message = self._read(read_length(self._read(_LENGTH_BYTES), _MAX_REPLY_BYTES))
         self._incoming.check(message, self._read(PROOF_BYTES))
@@ -188,7 +188,7 @@ class ChannelServer:
     If too many connections are unauthenticated, the oldest of them is closed. As the handshake of a task takes a single
     round trip, an attacker that opens many connections cannot keep tasks from connecting.
 
-    `serve` is called for each authenticated connection, which is closed when it returns.
+    `serve` handles an authenticated connection, which is closed afterwards. `bind` is the address to listen on.
     """
 
     def __init__(self, name: str, bind: str, serve: Callable[[TaskChannel], Awaitable[None]]) -> None:

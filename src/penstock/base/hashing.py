@@ -1,7 +1,7 @@
-"""Spark's hash of values, in Python.
+"""Spark's hash of SQL values, in Python.
 
 MurmurHash3, x86, 32 bits, in the variant of ``org.apache.spark.unsafe.hash.Murmur3_x86_32`` and with the rules of
-``Murmur3Hash`` for types and nulls, so that it agrees with Spark's exchanges and with keyed state on disk.
+``Murmur3Hash`` for types and nulls. So a key has the same partition as in Spark's exchanges and in keyed state on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def hash_long(value: int, seed: int = SEED) -> int:
 
 
 def hash_bytes(value: bytes, seed: int = SEED) -> int:
-    """Return the signed 32-bit hash of bytes; each byte after the last full word is hashed as a signed word."""
+    """Return the signed 32-bit hash of bytes; each byte after the last full 4-byte word counts as a signed word."""
     word_bytes = len(value) & ~3
     h = seed
     for (word,) in struct.iter_unpack("<i", value[:word_bytes]):

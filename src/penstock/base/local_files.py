@@ -23,7 +23,7 @@ _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def sync(path: str) -> None:
-    """Wait until the content of a file, or the names in a folder, are on disk."""
+    """Wait until the content of a file, or the list of a folder's entries, is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -77,7 +77,7 @@ def write_atomically(path: str, content: bytes, *, overwrite: bool, private: boo
 
 
 def exchange(path: str, other_path: str) -> bool:
-    """Swap two paths atomically (Linux, ``renameat2``); return False if that is not supported."""
+    """Swap two paths atomically (Linux, ``renameat2``); return False on any error, such as missing support."""
     return _renameat2(path, other_path, _EXCHANGE) == 0
 
 
@@ -90,7 +90,7 @@ def rename(source: str, target: str) -> bool:
     """
     source_checksum, target_checksum = _checksum_file(source), _checksum_file(target)
     if os.path.lexists(target_checksum) and not os.path.lexists(source_checksum) and not os.path.lexists(target):
-        Path(target_checksum).unlink(missing_ok=True)  # left over, and wrong for the renamed file
+        Path(target_checksum).unlink(missing_ok=True)  # leftover checksum of an earlier target
     error = _renameat2(source, target, _NO_REPLACE)
     if error in _FLAG_UNSUPPORTED:
         error = _rename_after_check(source, target)

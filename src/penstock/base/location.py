@@ -11,12 +11,12 @@ from pathlib import Path
 PACKAGE = str(Path(__file__).parents[1])
 """The folder of Penstock's modules."""
 _INTERMEDIATE_FILES = {"<string>", contextlib.__file__, threading.__file__}
-"""Files of Python's frames between Penstock and the user: dataclass constructors, ``with``, thread starts."""
+"""Files of Python itself whose frames may call Penstock: dataclass constructors, ``with``, thread starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLine:
-    """A line of Python code, such as ``job.py:12``; it is the user's unless `is_in_penstock`."""
+    """A line of Python code, such as ``job.py:12``; a line of the user's code unless `is_in_penstock`."""
 
     file: str
     line: int
@@ -26,7 +26,7 @@ class UserLine:
 
     @property
     def short(self) -> str:
-        """The line without its folder."""
+        """The line without the folder of its file."""
         return f"{Path(self.file).name}:{self.line}"
 
     @property
@@ -36,7 +36,7 @@ class UserLine:
 
 
 def current_user_line() -> UserLine | None:
-    """Return the innermost line of the stack outside Penstock, None if there is none."""
+    """Return the innermost line of the call stack outside Penstock and `_INTERMEDIATE_FILES`, None if there is none."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to get a caller without building a stack
     while frame is not None:
         file = frame.f_code.co_filename

@@ -50,7 +50,7 @@ _ASSIGNMENT = re.compile(
     r"(?:[&;]+(?![\w.-]+(?: [\w.-]+)*\s*=)[^\s&;,\"'<>)}]+)*)",
     re.IGNORECASE,
 )
-"""A name and its value: up to the closing quote or brace if it starts with one, else up to the next word."""
+"""A sensitive name and its value, which ends at its closing quote or brace, else at a space or separator."""
 _COMMAND_LINE_OPTION = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
 """A command-line option with its value."""
 _HEADER = re.compile(
@@ -70,21 +70,21 @@ _SQL_ASSIGNMENT = re.compile(
     rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
     re.IGNORECASE | re.DOTALL,
 )
-"""A name and its value in SQL, possibly separated by a space or a comma only."""
+"""A sensitive name and a string literal in SQL, separated by an operator, a comma or only white space."""
 _CRYPTO_FUNCTION = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
 _BINARY_LITERAL = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
 _BYTES_CONVERSION = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
 """The start of a call in a plan that converts a text, which may be a key, to bytes."""
 _MAX_ARGUMENT = 2000
-"""Characters of an argument that are searched for its end, to bound the time for deep plans."""
+"""The maximum number of characters that are searched for the end of an argument, to limit the time for deep plans."""
 _WITHOUT_LITERALS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
 """An expression of columns and functions without literals."""
 _SECRET_VALUE_PREFIXES = ("-----BEGIN", "{")
-"""Prefixes of values that are keys or account files."""
+"""Prefixes of values that may be secrets: keys in PEM, and the JSON files of service accounts."""
 
 
 def mask_value(key: str, value: object) -> str:
-    """Return the value of an option: masked if its key is that of a secret, else with its secrets masked."""
+    """Return the value of an option as text: `MASK` if the key names a secret, else the value with masked secrets."""
     return MASK if is_secret(key) else mask(str(value))
 
 
@@ -95,12 +95,12 @@ def repr_without_secrets(instance: DataclassInstance) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Whether the key of an option is that of a secret."""
+    """Whether the key of an option names a secret, such as a password."""
     return _SECRET_KEY.search(key) is not None
 
 
 def can_be_stored(key: str, value: str) -> bool:
-    """Whether a property of a client can be stored in a file; properties with unknown names may be secrets."""
+    """Whether a property of a client may be stored in a file: it is not a secret, and its name or value is harmless."""
     if is_secret(key) or value.lstrip().startswith(_SECRET_VALUE_PREFIXES) or mask(value) != value:
         return False
     return _NON_SECRET_ENDINGS.search(key) is not None or value.lower() in _HARMLESS_VALUES
@@ -132,8 +132,8 @@ def _mask_key_arguments(text: str) -> str:
             depth += {"(": 1, ")": -1}.get(text[close], 0)
             close += 1
         inner = text[begin:] if depth else text[begin : close - 1]
-        is_other_cast = call[0].lower() == "cast(" and " as binary" not in inner
-        if depth or not (is_other_cast or _WITHOUT_LITERALS.fullmatch(inner)):
+        is_cast_to_other_type = call[0].lower() == "cast(" and " as binary" not in inner
+        if depth or not (is_cast_to_other_type or _WITHOUT_LITERALS.fullmatch(inner)):
             parts += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
             end = begin + len(inner)
     return "".join([*parts, text[end:]])
@@ -193,7 +193,7 @@ def mask_logs() -> None:
 def mask_record(record: logging.LogRecord) -> bool:
     """Mask the secrets in a log record, also those in its traceback.
 
-    A record stays unchanged if it has no secrets and can be formatted. The result is always True: none is dropped.
+    A record stays unchanged if it has no secrets and can be formatted. Return True, so that logging drops no record.
     """
     try:
         message = masked = record.getMessage()

@@ -38,7 +38,7 @@ class CheckedContent:
 def read_checked(path: str, max_bytes: int) -> CheckedContent | None:
     """Return the content of a local file, and its possible writer; None if the file does not exist.
 
-    A larger file than `max_bytes` is not read. Owner, permissions and size are those of the open file, which cannot be
+    A file larger than `max_bytes` is not read. Owner, permissions and size are those of the open file, which cannot be
     replaced between check and read. Symbolic links are not followed: another user may have created them.
     """
     try:
@@ -59,7 +59,7 @@ def read_checked(path: str, max_bytes: int) -> CheckedContent | None:
 
 
 def check_owner(content: bytes, owner: object, user: object, mode: int) -> CheckedContent:
-    """Return the content of a file with its possible writer, from its owner and its permission bits."""
+    """Return the content of a file with its possible writer; `user` runs this process, `mode` are permission bits."""
     if owner != user:
         return CheckedContent(content, Writer.OTHER, f"it belongs to user {owner}, and this process runs as {user}")
     if mode & _WRITABLE_BY_OTHERS:
@@ -68,7 +68,7 @@ def check_owner(content: bytes, owner: object, user: object, mode: int) -> Check
 
 
 def too_large(size: int, max_bytes: int) -> CheckedContent:
-    """Return the result for a file with more than `max_bytes`, which Penstock does not write."""
+    """Return the result for a file above `max_bytes`, which counts as another user's: Penstock writes no such file."""
     return CheckedContent(b"", Writer.OTHER, f"it has {size:,} bytes, more than the {max_bytes:,} that are read")
 
 

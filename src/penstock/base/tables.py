@@ -20,7 +20,7 @@ WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A table row for a vertex; `vertex` is its id, and `step` its name for users. Figures are None if unknown."""
+    """A row for a vertex of a job graph: its id, its name for users (`step`), and figures (None if unknown)."""
 
     vertex: str
     step: str
@@ -33,13 +33,13 @@ class VertexRow:
 
 
 class TextTable(Table):
-    """A table whose `str` is its text; `add_texts` does not interpret the markup of rich."""
+    """A table of the library rich whose `str` is the rendered text."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title=Text(title), title_justify="left", expand=False)
 
     def add_texts(self, *cells: str) -> None:
-        """Add a row of texts without interpreting markup."""
+        """Add a row of texts without interpreting the markup of rich, such as ``[bold]``."""
         self.add_row(*map(Text, cells))
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class TextTable(Table):
 def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
     """Return a table with a row per vertex: its step, its number of tasks, and the reason for it.
 
-    `notes` are the texts of decisions, which the table has instead if there are no vertices.
+    If there are no vertices, the table has a row for each of `notes` instead, which are the texts of decisions.
     """
     table = TextTable(title)
     vertices = list(rows)

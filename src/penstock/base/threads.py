@@ -40,9 +40,9 @@ class Work:
     def idle_seconds(self, counts_as_running: Callable[[FrameType], bool]) -> float:
         """Return the seconds since the thread was last seen running; 0 at the first call, and after the work's end.
 
-        `counts_as_running` returns whether a thread that waits in a frame, its innermost, counts as running.
+        `counts_as_running` returns whether a waiting thread counts as running; its argument is the innermost frame.
         """
-        with _LOCK:  # the thread still exists, as it needs the lock to end the work
+        with _LOCK:  # the thread exists during the block, as it needs the lock to end the work
             if self not in _WORKS:
                 return 0.0
             frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - there is no public API
@@ -96,8 +96,8 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 def call_at_exit(call: Callable[[], object]) -> None:
     """Call a function twice: when all non-daemon threads have ended, and by `atexit`.
 
-    Python 3.12 and later start no threads after the non-daemon threads. The first call comes from a daemon thread, as
-    programs may wait for all others to end. It may come after some functions of `atexit` have already run.
+    After the non-daemon threads have ended, Python 3.12 and later start no new threads. A daemon thread makes the first
+    call, because programs may wait for all non-daemon threads. Some functions of `atexit` may run before that call.
     """
 
     def wait() -> None:
@@ -114,7 +114,7 @@ def call_with_timeout(seconds: float, description: str, waits_for: str, call: Ca
     """Run a function on a new thread, and return its result.
 
     Raise `TimeoutError` if the thread was idle for `seconds`; the thread then continues in the background. Time in
-    which it computes does not count. `description` and `waits_for` are as in `Work`.
+    which the thread computes does not count. `description` and `waits_for` are as in `Work`.
     """
     result: Future[T] = Future()
     context = contextvars.copy_context()
@@ -177,7 +177,7 @@ class DaemonPool(Executor):
             while cancel_futures and self._waiting:
                 future, _ = self._waiting.popleft()
                 future.cancel()
-                future.set_running_or_notify_cancel()  # wakes up threads that wait for it
+                future.set_running_or_notify_cancel()  # wakes up threads that wait for the result
             self._changed.notify_all()
         for thread in self._threads if wait else ():
             thread.join()

@@ -43,7 +43,7 @@ class ShellInput:
         self._shows_time = True
         self._last_statement = ""
         self._jobs: list[tuple[Job, str]] = []  # with their statements
-        self._columns: dict[str, tuple[str, ...]] = {}  # cached by table, like `_tables`
+        self._columns: dict[str, tuple[str, ...]] = {}  # cache by table; cleared with `_tables`
         self._tables: tuple[str, ...] | None = None
         # By name: the argument, the meaning, and the method that runs the command with its argument.
         self._commands: dict[str, tuple[str, str, Callable[[str], None]]] = {
@@ -73,7 +73,7 @@ class ShellInput:
         command[2](argument.strip())
 
     def completions(self, before: str, word: str, after: str) -> list[str]:
-        """Return the completions of a word, which is between two parts of a statement or command."""
+        """Return the completions of a word; `before` and `after` are the texts around the word in the input."""
         return completions(before, word, after, self, self._commands)
 
     def tables(self) -> Sequence[str]:
@@ -177,7 +177,7 @@ def _reject_argument(command: str, argument: str) -> None:
 
 
 def _summary(result: StatementResult) -> str:
-    """Return the outcome of a statement, its run time, and the number and the error of its jobs."""
+    """Return the outcome of a statement, its run time, the number of its jobs, and the first error of a job."""
     outcome = show_count(len(result.rows), "row") if result.columns else "done"
     if result.has_more:
         outcome = f"the first {show_count(len(result.rows), 'row')}, and there are more (\\limit N shows N)"
@@ -187,10 +187,10 @@ def _summary(result: StatementResult) -> str:
 
 
 def completions(before: str, word: str, after: str, catalog: ShellInput, commands: Iterable[str]) -> list[str]:
-    """Return the completions of a word, which is between two parts of a statement.
+    """Return the completions of a word; `before` and `after` are the texts around the word in a statement.
 
     The text after the word matters, because a query names its tables after its columns. `catalog` returns tables and
-    columns, `commands` are those of the shell.
+    columns, `commands` are the names of the shell's commands.
     """
     if word.startswith("\\"):
         return [command for command in commands if command.startswith(word)]

@@ -1,4 +1,4 @@
-"""Checks of arguments before Spark starts, which takes seconds; paths on other file systems are not checked."""
+"""Checks of arguments before Spark starts, as a start takes seconds; only paths on this machine are checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_local_path(path: str) -> Path | None:
 
 
 def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
-    """Raise `ConfigError` for a setting that Spark would ignore, an unknown option, or an invalid value."""
+    """Raise `ConfigError` if Spark would ignore a setting, or an option in `conf` or `file` is unknown or invalid."""
     settings = dict(conf)
     for key in settings:
         if not key.startswith("spark."):
@@ -42,7 +42,7 @@ def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
 
 
 def check_master(master: str) -> None:
-    """Raise `SessionError` if a master is not valid for Spark, or no ``spark://`` address accepts connections."""
+    """Raise `SessionError` if a master is not valid for Spark, or none of its ``spark://`` addresses is reachable."""
     if not _MASTER.fullmatch(master):
         raise SessionError(
             f"--master {master!r} is not a valid Spark master",
@@ -133,7 +133,7 @@ def check_can_create(path: Path, error_of: Callable[[str], PenstockError]) -> No
 def read_properties(file: str | None) -> dict[str, Mapping[str, str]]:
     """Read the properties of each target from a TOML file; return an empty dictionary if `file` is None.
 
-    Raise `ConfigError` if the file is not TOML, or has entries outside of tables.
+    Raise `ConfigError` if the file is not TOML, or has a key outside of a TOML table.
     """
     import tomllib
 

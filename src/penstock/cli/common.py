@@ -23,7 +23,7 @@ T = TypeVar("T")
 QUIET_SETTINGS = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))  # without --verbose
 
 _PYSPARK_SHELL = "pyspark-shell"
-"""The application of spark-submit that only starts a JVM for Python."""
+"""The application name for which spark-submit only starts a JVM, which PySpark then uses."""
 _POLL_INTERVAL = 0.3  # seconds
 _CANCEL_INTERVAL = 0.3
 """Seconds between two cancellations: a query that is being planned may start jobs after the first cancellation."""
@@ -40,7 +40,7 @@ class SparkThread:
         self._pool = DaemonPool(1, "penstock-session")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work`; return its result. Ctrl-C cancels all jobs, and is raised when `work` ends or if repeated."""
+        """Run `work`; return its result. Ctrl-C cancels all jobs and raises once `work` has ended, or if repeated."""
         future = self._pool.submit(work)
         try:
             while not future.done():  # a wait without timeout may miss a Ctrl-C that came just before it
@@ -65,7 +65,7 @@ def _cancel_all() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedOptions:
-    """The values of the shared options; options that a command does not have keep their defaults."""
+    """The values of the shared options. Options that a command lacks have their defaults, but `master` is local[1]."""
 
     output_format: str = "text"
     master: str | None = None
@@ -75,7 +75,7 @@ class SharedOptions:
 
     @contextmanager
     def output(self) -> Iterator[Output]:
-        """Yield the output of the command; show a `PenstockError` of the block, and exit with code 1."""
+        """Yield the output of the command; if the block raises `PenstockError`, show the error and exit with code 1."""
         output = OUTPUTS[self.output_format]()
         try:
             yield output
@@ -93,7 +93,7 @@ class SharedOptions:
 
     @contextmanager
     def spark(self) -> Iterator[SparkThread]:
-        """Apply the options to Spark sessions created in the block, with logs if `verbose`; yield Spark's thread."""
+        """Apply the options to Spark sessions created in the block, with logs if `verbose`; yield a `SparkThread`."""
         from penstock.spark.bridge.quiet_start import quiet_start
 
         self.check()
@@ -105,7 +105,7 @@ class SharedOptions:
             yield SparkThread()
 
     def on_spark(self, work: Callable[[Bridge], T]) -> T:
-        """Start Spark, run `work` with it, and return the result."""
+        """Start Spark, run `work` with the bridge to its JVM, and return the result."""
         from penstock.spark.bridge.jvm import Bridge
         from penstock.spark.bridge.session import embedded_session
 
@@ -113,7 +113,7 @@ class SharedOptions:
             return spark_thread.call(lambda: work(Bridge(embedded_session())))
 
     def _export(self) -> None:
-        """Export master, settings and file to the variables that `Environment` and PySpark read."""
+        """Set the environment variables from which `Environment` and PySpark read the options."""
         if self.config:
             os.environ["PENSTOCK_CONFIG"] = self.config
         arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _PYSPARK_SHELL))

@@ -88,7 +88,7 @@ def connect_server(
 
 
 def _hide_token(token: str | None) -> None:
-    """Restart this command without the token on its command line, which every user of the machine can read."""
+    """If the command line has a token, restart without it: every user of the machine can read command lines."""
     command = without_token(sys.orig_argv)
     if command != sys.orig_argv and sys.executable and os.name == "posix":
         os.execve(sys.executable, command, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - the same command
@@ -135,8 +135,8 @@ def _check_can_listen(host: str, port: int) -> None:
 def _serve(shared: SharedOptions, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
     """Serve until the process is terminated; if `token` is None, every client is accepted.
 
-    If `is_random`, this command generated the token: a token in ``spark-defaults.conf`` overrides it; without such a
-    token, the printed address contains it. A token of the user is not printed.
+    `is_random` says whether this command generated `token`. A generated token is printed in the address, unless a token
+    in ``spark-defaults.conf`` overrides it. A token of the user overrides that setting, and is not printed.
     """
     from penstock.extension.sessions import install
     from penstock.spark.bridge import connect
@@ -157,7 +157,7 @@ def _serve(shared: SharedOptions, host: str, port: int, token: str | None, *, is
         # Without TLS, PySpark's client sends a token only to the host name localhost.
         address = f"sc://{'localhost' if is_loopback(host) else host}:{bound_port}"
         suffix = f"/;token={token if shows_token else '...'}" if token else ", without a token"
-        # Standard output is reserved for the output at the end of the command.
+        # Standard output is for results only.
         click.echo(f"Spark Connect clients reach the server at {address}{suffix}", err=True)
         wait_for_termination()
         connect.stop(bridge)

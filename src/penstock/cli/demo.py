@@ -52,7 +52,7 @@ def demo(
     with shared.output() as output:
         if keep:
             check_can_create(Path(keep), lambda cause: SinkError(f"{keep} cannot be written", cause=cause))
-        data_folder()  # fails before Spark starts
+        data_folder()  # raises before Spark starts if the data is missing
         if ui or keep_open:
             enable_page()
         with shared.spark() as spark_thread:

@@ -75,7 +75,7 @@ KEEP_OPEN = click.option(
 QUERY_OPTIONS = (MASTER, CONF, CONFIG, VERBOSE)
 """The options of commands that run queries."""
 FILE_SYSTEM_OPTIONS = (CONF, VERBOSE)
-"""The options of commands that need only Spark's file systems and JDBC drivers; without `MASTER`, in local mode."""
+"""The options of commands that need only Spark's file systems and JDBC drivers. Without `MASTER`, Spark is local."""
 
 
 def with_options(*options: Decorator) -> Decorator:
@@ -85,7 +85,7 @@ def with_options(*options: Decorator) -> Decorator:
         @wraps(command)
         def with_shared_options(**arguments: Any) -> None:
             names = [field.name for field in fields(SharedOptions) if field.name in arguments]
-            # Commands without the option --master use at most Spark's file systems and JDBC drivers.
+            # Commands without the option --master need only Spark's file systems and JDBC drivers: local mode suffices.
             values = {"master": "local[1]"} | {name: arguments.pop(name) for name in names}
             command(shared=SharedOptions(**values), **arguments)
 
@@ -126,7 +126,7 @@ def check_web_packages() -> None:
 
 
 def keep_page_open() -> None:
-    """Keep serving the web page until Ctrl-C or SIGTERM."""
+    """Keep serving the web page until Ctrl-C or SIGTERM; return at once if no page is served."""
     from penstock.entry.observer import page_address
 
     address = page_address()

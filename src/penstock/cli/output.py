@@ -30,7 +30,7 @@ class Output:
         print(text, flush=True)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-        """Show rows."""
+        """Show rows as a table; on a terminal too narrow for the words, show each value on a separate line."""
         from rich.measure import Measurement
         from rich.table import Table
         from rich.text import Text
@@ -102,7 +102,7 @@ class Output:
 
 
 class JsonOutput(Output):
-    """The output of commands as one JSON object on standard output, for programs."""
+    """The output of commands as a single JSON object on standard output, for programs."""
 
     def __init__(self) -> None:
         self._document: dict[str, Any] = {}

@@ -26,10 +26,10 @@ from penstock.cli.python import run_program
 sys.path.pop(0)
 run_program(missing)
 """
-"""The code that Python runs first. It must not import from the current folder, which Python searches for ``-c``."""
+"""The code that Python runs first. It must not import from the current folder, which Python with ``-c`` searches."""
 _PATH_OPTIONS = "-E, -I, -s or -S"  # options that omit folders from the module search path
 _ENABLED_SESSIONS: list[object] = []
-"""Keeps the context manager alive until the process ends, as threads of the program may outlive its code."""
+"""Keeps the context of `_enable` open until the process ends, as threads of the program may outlive its code."""
 _FLAG_LETTERS = frozenset("bBdEiIOPqRsStuvx")  # options of Python without a value
 _LETTERS_WITH_VALUE = frozenset("WX")
 _LONG_OPTION_WITH_VALUE = "--check-hash-based-pycs"

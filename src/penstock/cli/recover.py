@@ -124,7 +124,7 @@ def _nothing_to_recover(path: str) -> str:
     return f"there is nothing to recover at {path}"
 
 
-_NOT_REMOVED: dict[bool | None, str] = {  # by whether the folder is used; None: unknown
+_NOT_REMOVED: dict[bool | None, str] = {  # by `Leftover.is_used`
     None: "not touched: another user, a process on another machine, or the target itself may need it",
     True: "not touched: its job still runs",
 }

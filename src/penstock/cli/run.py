@@ -89,7 +89,7 @@ def _report(output: Output, program: Program) -> None:
         if job.id not in query_jobs:
             output.job(job)
     if isinstance(output, JsonOutput):
-        # "planned": the number of planned queries that Penstock runs ("taken"), or Spark runs, by reason.
+        # "planned" counts the planned queries: those that Penstock runs ("taken"), and by reason those of Spark.
         output.record("queries", {"ran": [query.as_dict() for query in program.queries], "planned": program.counts})
         return
     queries = program.queries

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 
 
 def run_file(path: str, arguments: Sequence[str]) -> None:
-    """Run a Python file; if it fails, print its error to standard error and exit with the code that Python returns."""
+    """Run a Python file, folder or archive; if it raises an error, print the traceback and exit with code 1."""
     sys.argv = [path, *arguments]
     file = str(Path(path).absolute())
     if get_importer(file) is not None:  # an archive, or a folder
@@ -40,7 +40,7 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
-    """On an error of the block, exit with code 1 as Python does, with a traceback that starts in a file.
+    """If the block raises an error, print its traceback from the first frame in a file, and exit with code 1.
 
     `path` returns the path of the file, which may be unknown before the block runs.
     """
@@ -54,7 +54,7 @@ def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
 def traceback_of(error: BaseException, path: str) -> str:
     """Return the traceback of an error and its causes, from the first frame in `path`, without frames of Penstock.
 
-    Errors of Penstock are self-explanatory, so their causes in Spark or a database are omitted.
+    If `error` is a `PenstockError`, its causes in Spark or a database are omitted, as its message describes them.
     """
     formatted = traceback.TracebackException.from_exception(error)
     chained: traceback.TracebackException | None = formatted

@@ -88,7 +88,7 @@ class Shell:
             pass
 
     def _run_next(self) -> bool:
-        """Read a line and run the statements that it completes; return False at the end of the input, or to exit."""
+        """Read a line and run the statements that it completes; return False at an exit command or the end."""
         try:
             line = self._lines.next(CONTINUATION_PROMPT if self._buffer.is_open else PROMPT)
             if not self._buffer.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
@@ -111,7 +111,7 @@ class Shell:
         return True
 
     def _run(self, text: str) -> None:
-        """Run a statement or a command; on a keyboard, print its error."""
+        """Run a statement or a command; if the input is a keyboard, print its error instead of raising it."""
         self._lines.remember(text if text.startswith("\\") else f"{text};")
         try:
             self._input.run(text)

@@ -1,4 +1,4 @@
-"""Runs SQL statements (queries and commands) in a shared session."""
+"""Runs SQL statements (queries and commands) in a single Spark session."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class StatementResult:
 class SqlSession:
     """A session that runs SQL statements; `tables` are pairs of a name and the path of the table's files.
 
-    Queries run as jobs of an `Environment`, and so do the queries of commands (INSERT, CREATE TABLE AS), which Spark
-    delegates to Penstock. All methods raise `PenstockError` if a statement cannot be planned, or fails.
+    Queries run as jobs of an `Environment`. Spark runs commands (INSERT, CREATE TABLE AS), but delegates their queries
+    to Penstock. All methods raise `PenstockError` if a statement cannot be planned, or fails.
     """
 
     def __init__(self, thread: SparkThread, tables: Iterable[tuple[str, str]] = ()) -> None:
@@ -73,7 +73,7 @@ class SqlSession:
         return [(field.name, field.dataType.simpleString()) for field in spark.table(table).schema.fields]
 
     def run(self, statement: str, limit: int | None) -> StatementResult:
-        """Run a statement; return at most `limit` rows, all if None. A query computes at most one row more."""
+        """Run a statement; return at most `limit` rows, all if None. A query computes at most `limit` + 1 rows."""
         from penstock.scheduler.job import RECENT  # the latest jobs of this process
 
         earlier_jobs, started = set(RECENT), time.monotonic()

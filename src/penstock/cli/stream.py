@@ -115,7 +115,7 @@ def batches(shared: SharedOptions, checkpoint: str) -> None:
 
 
 def text_files_at(shared: SharedOptions, path: str) -> TextFiles:
-    """Return the text files at a path: read by Python if it is local, by Spark on other file systems."""
+    """Return access to the text files at a path: by Python for a local path, by Spark for other file systems."""
     from penstock.streams.reading import HadoopTextFiles, LocalTextFiles
 
     check_settings(shared.conf, None)

@@ -51,7 +51,7 @@ def verify(shared: SharedOptions, program_file: str, arguments: tuple[str, ...])
                 with output.redirect_program():
                     run_file(program_file, arguments)
             except SystemExit as exit_request:
-                if exit_request.code:  # with exit code 0, the comparisons decide
+                if exit_request.code:  # otherwise the comparisons decide the exit code
                     output.note(f"the program ended with exit code {exit_request.code}")
                     raise SystemExit(1) from exit_request
             finally:

@@ -1,4 +1,4 @@
-"""Atomic commit of all sinks of a job, even if a process dies."""
+"""Atomic commit of all sinks of a job, even if the driver dies during the commit."""
 
 from penstock.commit.names import location_of
 from penstock.commit.prepared import Access, Prepared

@@ -1,4 +1,4 @@
-"""Commit records of files that are added to a folder or replace files of the folder."""
+"""Commit record (what a sink is about to make visible) of files that are added to a folder, or replace its files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PreparedFiles(PreparedMoves):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The exclusive folders and the added token files, as absolute paths."""
+        """The exclusive folders, and the added files that store the tokens of writes, as absolute paths."""
         tokens = (name for name in self.files if is_token_file(name))
         return tuple(sorted(f"{self.path}/{name}".rstrip("/") for name in {*self.exclusive_folders, *tokens}))
 
@@ -69,7 +69,7 @@ class PreparedFiles(PreparedMoves):
         return self.files
 
     def _move(self, access: Access, names: tuple[str, ...]) -> None:
-        """Move files into the target; replaced files and the markers of partitions are moved aside first."""
+        """Move files into the target, after moving replaced files and markers aside; then restore the markers."""
         target = HadoopPath(access.bridge, self.path)
         for file, aside in (*self._marker_paths(access), *self._replaced_paths(access)):
             if file.exists() and not aside.exists():
@@ -89,7 +89,7 @@ class PreparedFiles(PreparedMoves):
         )
 
     def undo(self, access: Access) -> None:
-        """Remove the added files, and restore the replaced ones."""
+        """Remove the added files and the new folders, and restore the replaced files and the markers."""
         self._remove_files(access)
         for file, aside in self._replaced_paths(access):
             if aside.exists() and not file.exists():

@@ -37,17 +37,17 @@ _TABLE_NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
 
 @dataclass(frozen=True)
 class PreparedTable(Prepared):
-    """Files of a table, and the update of its catalog entry once they are in the table's folder.
+    """Files of a table, and the update of its catalog entry after the files are in the table's folder.
 
     `table` is the quoted name. `files` is the record of the files as a JSON object (`Prepared.as_dict`). `statement` is
     the CREATE TABLE statement of a new table, and `schema` the JSON of its columns; both are empty for an existing
     table. `external` says whether the user has set the location of a new table. `location` is the table's folder as the
     user or the catalog spells it; the path in `files` has no symbolic links.
 
-    `partitions` are the folders of the partitions that were written. The commit adds them to the catalog, which did not
-    list `new_partitions` before, and removes `emptied_partitions` (`gone_partitions` in journals). `catalog` identifies
-    a persistent catalog; it is empty for an in-memory catalog. `created` is when an existing table was created, in
-    milliseconds since the epoch; 0 if unknown.
+    `partitions` are the folders of the written partitions, which the commit adds to the catalog. `new_partitions` are
+    those that the catalog did not list before. `emptied_partitions` (`gone_partitions` in journals) have no rows any
+    more, so the commit removes them from the catalog. `catalog` identifies a persistent catalog; empty for an in-memory
+    catalog. `created` is when an existing table was created, in milliseconds since the epoch; 0 if unknown.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -104,7 +104,7 @@ class PreparedTable(Prepared):
         return self._files_record.is_at(target)
 
     def check_names(self) -> None:
-        """Reject a record that is not of files or folders, invalid names and paths, and another table or location."""
+        """Reject invalid names and paths, `files` of another kind, and a statement or location of another table."""
         files = self._files_record
         if not isinstance(files, PreparedFiles | PreparedFolders):
             # Checks of names raise ValueError throughout.
@@ -119,7 +119,7 @@ class PreparedTable(Prepared):
         check_relative_paths((*self.partitions, *self.new_partitions, *self.emptied_partitions))
 
     def make_ready(self, access: Access) -> None:
-        """Do the steps of the files that make nothing visible."""
+        """Prepare the files for their commit, without making rows visible."""
         self._files_record.make_ready(access)
 
     @property
@@ -138,14 +138,14 @@ class PreparedTable(Prepared):
         self._update_catalog(access)
 
     def complete(self, access: Access) -> None:
-        """Like `commit`, but do not restore files or a table that were removed after an earlier attempt."""
+        """Like `commit`, but accept that files, or an existing table, were removed after an earlier attempt."""
         if self.statement:
             self._check_table(access)
         self._files_record.complete(access)
         self._update_catalog(access)
 
     def check(self, access: Access) -> None:
-        """Raise `CommitError` if this session has another catalog than the job, which may lack the table."""
+        """Raise `CommitError` if this session has another catalog than the job: the catalog may lack the table."""
         actual = persistent_catalog_id(access.bridge) if self.catalog else ""
         if actual != self.catalog:
             raise CommitError(
@@ -164,8 +164,8 @@ class PreparedTable(Prepared):
 
     def _is_same_table(self, access: Access, table: CatalogTable) -> bool:
         """Whether the files were written for this table, not for an earlier or later table of its name."""
-        is_other = self.created and table.created != self.created
-        return not is_other and self._files_record.is_at(HadoopPath(access.bridge, table.location).resolved)
+        was_recreated = self.created and table.created != self.created
+        return not was_recreated and self._files_record.is_at(HadoopPath(access.bridge, table.location).resolved)
 
     def _update_catalog(self, access: Access) -> None:
         bridge, table = access.bridge, find_table(access.bridge, self.table)
@@ -202,9 +202,9 @@ class PreparedTable(Prepared):
             update_statistics(access.bridge, self.table)
 
     def _restore_partitions(self, access: Access) -> None:
-        """Remove new partitions from the catalog, and add the emptied ones again.
+        """Remove new partitions without a folder from the catalog; add emptied partitions with a folder again.
 
-        Whether a partition's folder exists now is decisive: other jobs may have written to partitions, or removed some.
+        The folders that exist now are decisive, as other jobs may have written to partitions, or removed some.
         """
         bridge, root = access.bridge, HadoopPath(access.bridge, str(self._files_record.folder))
         empty = [name for name in self.new_partitions if not root.child(name).exists()]

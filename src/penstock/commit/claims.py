@@ -151,7 +151,7 @@ def _remove(access: Access, claim: HadoopPath, content: bytes) -> None:
 
 
 def _abandoned_content(access: Access, claim: HadoopPath) -> bytes | None:
-    """Return the content of a claim that can be taken over; None if a live process or thread may hold it."""
+    """Return the content of a claim that can be taken over; None if a live process or thread may hold the claim."""
     try:
         content = claim.read()
         owner = Owner.from_json(content)
@@ -167,7 +167,7 @@ def _abandoned_content(access: Access, claim: HadoopPath) -> bytes | None:
 
 
 def _replace(access: Access, claim: HadoopPath, abandoned: bytes, content: bytes) -> bool:
-    """Replace an abandoned claim, under a second claim on the replacement of exactly this content.
+    """Replace a claim whose content is `abandoned`, while holding a second claim, named after a hash of that content.
 
     The content of each claim is unique, so the claim of a live process is never replaced.
     """

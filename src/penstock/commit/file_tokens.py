@@ -1,4 +1,4 @@
-"""Tokens of the writes to a folder of files, each stored as a small file in the hidden subfolder `TOKENS_FOLDER`."""
+"""Tokens, which name writes so that a repeated run writes nothing; each is a file in the subfolder `TOKENS_FOLDER`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_token_file(path: str) -> bool:
 
 
 def has_token(target: HadoopPath, token: str) -> bool:
-    """Whether a folder has the rows that were written with a token."""
+    """Whether a folder already has the rows of the write with a token."""
     return target.child(token_file(token)).exists()
 
 

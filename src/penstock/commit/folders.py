@@ -1,4 +1,4 @@
-"""Commit records of whole folders, which replace the folders of the target."""
+"""Commit record (what a sink is about to make visible) of whole folders, which can replace existing folders."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PreparedFolders(PreparedMoves):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The folders, and the token files."""
+        """The folders, and the moved files that store the tokens of writes, as absolute paths."""
         tokens = (name for name in self.moved_files if is_token_file(name))
         return tuple(f"{self.path}/{name}".rstrip("/") for name in (*self.folders, *tokens))
 
@@ -129,7 +129,7 @@ class PreparedFolders(PreparedMoves):
 
     @staticmethod
     def _restore_old(target: HadoopPath, staged: HadoopPath, aside: HadoopPath) -> None:
-        """Stage the new rows again, and restore the old ones."""
+        """Move the new rows back to the staging folder, and the old rows to the target."""
         if not aside.exists():
             if not staged.exists():  # there were no old rows
                 move(target, staged)

@@ -1,7 +1,7 @@
 """The durable journal of a commit: a file beside a target that lists what every sink makes visible.
 
-File names end with ``.json`` (a journal), ``.ref`` (a pointer to it beside another target), ``.claim`` (the claim of a
-process that recovers it) or ``.lease``.
+File names end with ``.json`` (a journal), ``.ref`` (a pointer to the journal, beside another target), ``.claim`` (the
+lock of a process that recovers the journal) or ``.lease`` (shows that the owner of a journal or claim is alive).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Journal:
     it has released the journal. `parts` are the records of the sinks, in the order of their commits. `all_committed`
     (`decided`) says whether all sinks have committed, so that recovery only has to remove replaced rows.
     `commit_requested` (`asked`) says whether commits may have been requested: a record that `may_succeed_late` may then
-    be committed after all processes have stopped. `rollback_started` (`back`) says whether the owner has begun to undo
-    the commit: it has committed no irreversible record, and will not commit any.
+    be committed after all processes have stopped. `rollback_started` (`back`) says that recovery must undo the commit,
+    because the owner has begun to: the owner has committed no irreversible record, and will not commit any.
     """
 
     path: str
@@ -231,7 +231,7 @@ def journals_at(access: Access, folder: HadoopPath) -> list[str]:
 
 
 def _journal_path_of(access: Access, file: HadoopPath) -> str | None:
-    """Return the path of the journal that a file points or belongs to, or its own path; None if it no longer exists."""
+    """Return the path of the journal that a file is, belongs to or points to; None for a pointer that is gone."""
     if file.name.endswith(".ref"):
         content = read_trusted(access, file, LARGEST_POINTER)
         if content is None:

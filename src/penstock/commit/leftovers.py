@@ -21,8 +21,8 @@ _STAGING = re.compile(r"\.penstock-(.+?)-[0-9a-f]{12}(-[0-9a-f]{8}-\d+-[0-9a-f]{
 class Leftover:
     """A hidden folder with rows that never became visible, or that a job has replaced.
 
-    `is_used` says whether the process that created the folder still runs; None if this machine cannot determine that,
-    an untrusted journal may need the folder, or the folder has the only copy of the rows or belongs to another user.
+    `is_used` says whether the process that created the folder still runs. It is None if this machine cannot determine
+    that, an untrusted journal may need the folder, the folder has the only copy of rows, or another user owns it.
     """
 
     path: str

@@ -50,18 +50,18 @@ class PreparedMoves(Prepared):
     @property
     @abstractmethod
     def _moved_names(self) -> tuple[str, ...]:
-        """The names of the files to move, relative to both folders, in the order in which they become visible."""
+        """The paths of the files to move, relative to staging and target folder, in the order of their moves."""
 
     @abstractmethod
     def _move(self, access: Access, names: tuple[str, ...]) -> None:
-        """Move the files `names` into the target, and all folders that the record lists, whatever `names` contains."""
+        """Move the files `names` into the target, and also all folders of the record, which are not in `names`."""
 
     def commit(self, access: Access) -> None:
         """Move all files and folders into the target; skip those that an earlier attempt has moved."""
         self._move(access, self._moved_names)
 
     def complete(self, access: Access) -> None:
-        """Like `commit`, but ignore files that are neither staged nor in the target: they were removed after a move."""
+        """Like `commit`, but skip files that are no longer staged: they were moved, and may have been removed since."""
         staging = HadoopPath(access.bridge, self.staging)
         self._move(access, tuple(name for name in self._moved_names if staging.child(name).exists()))
 
@@ -71,7 +71,7 @@ class PreparedMoves(Prepared):
             HadoopPath(access.bridge, folder).delete()
 
     def _remove_files(self, access: Access) -> None:
-        """Remove the moved files that exist; a marker or token is first checked, as it may belong to another run."""
+        """Remove the moved files from the target, except a ``_SUCCESS`` or token file that another run has written."""
         staging, target = HadoopPath(access.bridge, self.staging), HadoopPath(access.bridge, self.path)
         for name in reversed(self._moved_names):
             file = target.child(name)
@@ -83,7 +83,7 @@ class PreparedMoves(Prepared):
                 file.delete()
 
     def _remove_new_folders(self, access: Access, new_folders: tuple[str, ...]) -> None:
-        """Remove folders that were created for new rows, the deepest first, unless other jobs have written to them."""
+        """Remove the new folders that are empty or have only ``_SUCCESS``, the deepest first; others may be in use."""
         target = HadoopPath(access.bridge, self.path)
         for name in sorted(new_folders, key=lambda relative: (bool(relative), relative.count("/")), reverse=True):
             folder = target.child(name) if name else target
@@ -106,7 +106,7 @@ def move(source: HadoopPath, target: HadoopPath) -> None:
 
 
 def move_files(access: Access, staging: str, path: str, names: Iterable[str]) -> None:
-    """Move files from one folder to another; skip files that were moved before, and a marker that the target has."""
+    """Move files from `staging` to `path`; skip files that were moved before, and ``_SUCCESS`` if the target has it."""
     staging_folder, target_folder = HadoopPath(access.bridge, staging), HadoopPath(access.bridge, path)
     for name in names:
         source, target = staging_folder.child(name), target_folder.child(name)

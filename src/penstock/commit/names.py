@@ -1,8 +1,7 @@
-"""Comparison of paths, and checks of the paths and names in a journal before recovery uses them.
+"""Comparison of paths, and checks of the paths and names in a commit journal before recovery uses them.
 
-The checks raise `ValueError` for an invalid name. Only journals of the same user are trusted (`penstock.commit.trust`).
-These checks apply to trusted journals too: a damaged journal, or a journal trusted by mistake, must not affect paths
-outside its targets.
+The checks raise `ValueError` for an invalid name. Only journals of the same user are trusted (`penstock.commit.trust`),
+but a trusted journal may be damaged, or trusted by mistake. It must not affect paths outside its targets.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ STAGED_FOLDER = re.compile(r"penstock-[0-9a-f]{12}")
 
 
 def location_of(path: str) -> str:
-    """Return a path without the scheme of its file system, and without symbolic links of this machine.
+    """Return a path in a form for comparison: without scheme, and with the symbolic links of this machine resolved.
 
-    Jobs that share the folder of a journal share its file system, whatever scheme they use (``s3a://bucket`` or
-    ``s3://bucket``). The bucket is part of the location, because a journal may name targets in several buckets.
+    Jobs that see the same journal use the same file system, so its scheme and server are dropped: an object store has
+    several schemes (``s3a:``, ``s3:``), and a server of HDFS may have several names. The bucket remains, because a
+    journal may name targets in several buckets.
     """
     scheme = _SCHEME.match(path)
     if scheme is None or scheme[1].lower() == "file":
@@ -49,7 +49,7 @@ def _with_ancestors(path: str) -> Iterator[str]:
 
 
 def check_path(path: str) -> None:
-    """Reject a path that is relative, or contains a NUL character, ``.`` or ``..``."""
+    """Reject a path that is relative, contains a NUL character, or has a component ``.`` or ``..``."""
     if "\0" in path or {".", ".."} & set(path.split("/")):
         raise ValueError(f"the path {path!r} contains '.', '..' or a NUL character")
     if not path.startswith("/") and _URI.fullmatch(path) is None:
@@ -57,7 +57,7 @@ def check_path(path: str) -> None:
 
 
 def check_relative_paths(names: Iterable[str]) -> None:
-    """Reject names that are not paths inside a folder; an empty string is the folder itself."""
+    """Reject names that are not relative paths below a folder; an empty string, the folder itself, is valid."""
     for name in names:
         if name and ("\0" in name or {"", ".", ".."} & set(name.split("/"))):
             raise ValueError(f"the path {name!r} contains an empty name, '.', '..' or a NUL character")
@@ -72,7 +72,7 @@ def check_files(names: Iterable[str]) -> None:
 
 
 def check_staging(staging: str, target: str) -> None:
-    """Reject a folder that is not a staging folder of a target: beside the target, or inside it, as for volumes."""
+    """Reject a folder that is not named as a staging folder of a target: beside it or, as for a volume, inside it."""
     check_path(target)
     check_path(staging)
     parent, _, name = staging.rpartition("/")
@@ -96,7 +96,7 @@ def check_within(path: str, folder: str, name_pattern: re.Pattern[str] | None = 
 
 
 def _split_uri(path: str) -> tuple[str, str]:
-    """Return the file system of a path, and the path in it; ``file:/a``, ``file:///a`` and ``/a`` are the same."""
+    """Split a path into its file system, empty for ``file:/a``, ``file:///a`` and ``/a``, and the path within it."""
     uri = _URI.fullmatch(path)
     system, folders = ("", path) if uri is None else (f"{uri[1]}://{uri[2] or ''}".lower(), uri[3])
     return "" if system == "file://" else system, re.sub("/+", "/", folders).rstrip("/")

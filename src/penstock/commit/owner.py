@@ -18,9 +18,9 @@ _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 class Owner:
     """Identity of a process.
 
-    `host` identifies the machine since its last boot, and the namespace of process ids (each container has a separate
-    namespace, so it counts as a machine). `started` is the start time, which distinguishes the process from a later
-    process with the same id; it is empty if the system does not report start times.
+    `host` identifies the machine, its last boot, and the namespace of process ids; a container has its own namespace,
+    so it counts as a separate machine. `started` is the start time in clock ticks since the boot. It distinguishes the
+    process from a later process with the same id, and is empty if the system does not report start times.
     """
 
     host: str

@@ -22,9 +22,9 @@ class Access:
     """Session, secrets and open transactions by which records access their targets.
 
     `secrets` are properties that journals do not store, such as passwords, by `Prepared.address`. `open_transactions`
-    are transactions that need only their COMMIT, by `Prepared.transaction_key`. `committed_staging_tables` are staging
-    tables whose rows a transaction of this object, or another run of the job, has committed. `trusted_journal` is the
-    path of a journal that the user trusts regardless of its owner.
+    are database transactions that only lack their COMMIT, by `Prepared.transaction_key`. `committed_staging_tables` are
+    the names of staging tables whose rows such a transaction, or another run of the job, has committed.
+    `trusted_journal` is the path of a journal that the user trusts regardless of its owner.
     """
 
     bridge: Bridge
@@ -47,15 +47,15 @@ class Prepared(ABC):
     is_reversible: ClassVar[bool]
     """Whether `undo` restores the old rows after a commit. If not, `undo` is possible only before the commit."""
     may_succeed_late: ClassVar[bool] = False
-    """Whether a requested commit may succeed even after the request has failed, or its process has died.
+    """Whether a commit may still succeed after its request returned an error, or the requesting process died.
 
-    Unless it has certainly failed, such a commit is never undone, because the table may refer to its files a moment
-    later. It is requested again, which is safe: of two commits onto the same version of a table only one succeeds.
+    Such a commit is undone only if it has certainly failed, because otherwise the table may soon refer to its files.
+    It is requested again, which is safe: a table accepts at most a single commit onto each of its versions.
     """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if hasattr(cls, "kind"):  # base classes of several kinds have none
+        if hasattr(cls, "kind"):  # abstract base classes have no kind
             _CLASSES[cls.kind] = cls
 
     @property
@@ -70,7 +70,7 @@ class Prepared(ABC):
 
     @property
     def is_atomic(self) -> bool:
-        """Whether the rows appear in one step that no other job can interrupt; such a sink alone needs no journal."""
+        """Whether the rows appear in a single step that no job can disturb; such a record alone needs no journal."""
         return True
 
     @property
@@ -109,10 +109,10 @@ class Prepared(ABC):
         """Remove the pointer that `write_pointer` has written."""
 
     def make_ready(self, access: Access) -> None:  # noqa: B027
-        """Do, or test, the steps of the commit that make nothing visible; called once, in the process of the job."""
+        """Do or check what the commit needs, without making rows visible; called once, in the process of the job."""
 
     def is_already_committed(self, access: Access) -> bool:  # noqa: ARG002
-        """Whether `prepare` or `make_ready` has detected that the rows are committed already."""
+        """Whether `prepare` or `make_ready` has detected that another run has committed the rows already."""
         return False
 
     @abstractmethod
@@ -120,14 +120,14 @@ class Prepared(ABC):
         """Make the rows visible.
 
         Raise `CommitUnknownError` if the commit was requested and may still succeed. Any other exception means that
-        this call has not committed and no longer can; Penstock calls `is_committed` nevertheless.
+        this call has not committed and cannot commit later. Penstock calls `is_committed` nevertheless.
         """
 
     def check_names(self) -> None:  # noqa: B027
-        """Raise `ValueError` for a name that no job writes, before any recovery step; see `penstock.commit.names`."""
+        """Raise `ValueError` for an invalid name or path, before the record is used; see `penstock.commit.names`."""
 
     def check(self, access: Access) -> None:  # noqa: B027
-        """Raise if this process cannot recover the record; called for all records before the first step."""
+        """Raise if this process cannot recover the record; called for all records of a journal before recovery."""
 
     def complete(self, access: Access) -> None:
         """Commit after an earlier attempt: like `commit`, but skip files that another program has removed since."""
@@ -181,7 +181,7 @@ def prepared_from_dict(record: Mapping[str, Any]) -> Prepared:
 
 
 def _json_key(record_field: Field[Any]) -> str:
-    """Return the key of a field in journals, which differs from its name if its metadata says so."""
+    """Return the key of a field in journals: ``key`` in the metadata of the field, or else the name of the field."""
     return str(record_field.metadata.get("key", record_field.name))
 
 
@@ -269,7 +269,7 @@ def _nested_strings(record: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 def prepared_or_unknown(record: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
-    """Return the record that a JSON object of a journal describes; raise `TypeError` if it is not a JSON object."""
+    """Return the record of a JSON object, `PreparedUnknown` if unsupported; raise `TypeError` for other JSON."""
     if not isinstance(record, dict):
         raise TypeError("a record is not a mapping")
     return prepared_from_dict(record) if is_of_this_version and is_supported(record) else PreparedUnknown(record)

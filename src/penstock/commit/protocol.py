@@ -1,4 +1,4 @@
-"""Atomic commit of the sinks of a job: prepare, write the journal, commit, finish."""
+"""Atomic commit of the sinks of a job: prepare, write a journal (for recovery after a crash), commit, finish."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CommittableSink(Protocol):
     def prepare(self) -> Prepared | None:
         """Make all rows durable, and return the record of the sink; None if only this process can commit the sink.
 
-        It is called again, once other jobs can see the journal, if the record has exclusive paths or extended folders.
+        Called again once other jobs can see the journal, if the record has `exclusive_paths` or `extended_folders`.
         """
 
     def commit(self) -> None:
@@ -46,7 +46,7 @@ class CommittableSink(Protocol):
         """Refresh cached relations that read the target."""
 
 
-_ATTEMPTS = 3  # to commit the record of an irreversible sink
+_ATTEMPTS = 3  # at most, to commit the record of an irreversible sink
 _FIRST_PAUSE = 0.5
 """Seconds before an irreversible commit is retried; doubled after each attempt."""
 
@@ -74,7 +74,7 @@ class JournalFile:
         self.begin(on_wait)
 
     def check(self) -> None:
-        """Raise `CommitError` if another process has taken over the commit, as this process did not renew its lease."""
+        """Raise `CommitError` if another process has taken over the commit because its lease was not renewed."""
         claim = HadoopPath(self._access.bridge, claim_of(self.journal.path))
         is_claimed = claim.exists() and not is_foreign(claim)
         if is_claimed or not HadoopPath(self._access.bridge, self.journal.path).exists():
@@ -85,7 +85,7 @@ class JournalFile:
             )
 
     def record_request(self) -> None:
-        """Record that a commit that may succeed late is about to be requested; raise `CommitError` as `check` does."""
+        """Record that commits which `may_succeed_late` are about to be requested; raise `CommitError` as `check`."""
         changed = replace(self.journal, commit_requested=True)
         if changed.may_succeed_late:
             self.check()
@@ -96,7 +96,7 @@ class JournalFile:
         """Record that the commit is about to be undone, if a later process could otherwise complete it.
 
         `has_foreign_token` says whether another run has written the same token during the commit; a later process would
-        take it for a commit of this job. Raise `CommitError` as `check` does.
+        mistake that token for a commit of this job. Raise `CommitError` as `check` does.
         """
         if has_foreign_token or self.journal.may_succeed_late:
             self.check()
@@ -162,13 +162,13 @@ class Commit:
         self._journal: JournalFile | None = None
         self._is_irreversible = False
         self._is_taken_over = False  # by another process
-        self._uncommitted: list[Prepared] = []  # irreversible records that have failed, or may have
+        self._uncommitted: list[Prepared] = []  # after an error: irreversible records not, or maybe not, committed
 
     def run(self) -> None:
         """Commit all sinks: first those that can be undone, last those that cannot.
 
         Raise `CommitError` if some sinks have committed irreversibly and others could not, or the outcome is unknown. A
-        later process completes the commit.
+        later process completes the commit. After any exception, the caller calls `fail`.
         """
         for index, sink in enumerate(self._sinks):
             self._prepared[index] = sink.prepare()
@@ -186,8 +186,8 @@ class Commit:
             for index, sink in enumerate(self._sinks):
                 if self._prepared[index] is None:
                     sink.commit()
-            # Rows that another run has written do not make the commit irreversible: if the next sink fails, all
-            # sinks can still be undone.
+            # Records that another run has committed are skipped, so that they do not make this commit irreversible:
+            # if the next sink fails, all sinks can still be undone.
             self._commit_irreversible(
                 [part for part in parts if not part.is_reversible and not part.is_already_committed(self._access)]
             )
@@ -277,7 +277,7 @@ class Commit:
             self._journal.update(self._parts(), self._on_wait)
 
     def _prepare_again(self) -> bool:
-        """Prepare sinks again, as jobs that did not see the journal may change targets; return if a record changed."""
+        """Prepare sinks again: targets may have changed before the journal was visible. Return if a record changed."""
         before = dict(self._prepared)
         for index, part in before.items():
             if part is not None and (part.exclusive_paths or part.extended_folders):
@@ -350,14 +350,14 @@ class Commit:
     def _unknown_outcome(self, error: BaseException) -> CommitUnknownError:
         cause = error.cause if isinstance(error, CommitUnknownError) else None
         cause = cause or f"{type(error).__name__}: {error}".removesuffix(": ")
-        (committed, waiting), journal = self._targets(), self._recovery_journal()
+        (committed, uncommitted), journal = self._targets(), self._recovery_journal()
         next_step = (
             "check whether the target has its rows"
             if journal is None
             else f"`penstock recover {journal} --apply`, or the next job that writes there, checks and ends the commit"
         )
         return CommitUnknownError(
-            f"whether the job's rows were committed to {waiting} is unknown"
+            f"whether the job's rows were committed to {uncommitted} is unknown"
             + (f"; committed: {committed}" if committed else ""),
             cause=cause,
             hint=f"no files were removed, as the commit may still succeed: {next_step}. If the job runs again without "
@@ -365,9 +365,9 @@ class Commit:
         )
 
     def _partial_commit(self, error: Exception) -> CommitError:
-        (committed, waiting), journal = self._targets(), self._recovery_journal()
+        (committed, uncommitted), journal = self._targets(), self._recovery_journal()
         return CommitError(
-            f"only some of the job's sinks have committed: {committed}; not committed: {waiting}",
+            f"only some of the job's sinks have committed: {committed}; not committed: {uncommitted}",
             cause=f"{type(error).__name__}: {error}",
             hint="no rows were removed; inspect the targets before you run the job again"
             if journal is None
@@ -375,12 +375,12 @@ class Commit:
         )
 
     def _targets(self) -> tuple[str, str]:
-        """Return the targets that are committed, and those that are not, as text."""
+        """Return the committed targets, and those that are not or maybe not committed, both as text with commas."""
         committed = [part.target for part in self._parts() if part not in self._uncommitted]
         return ", ".join(committed), ", ".join(part.target for part in self._uncommitted)
 
     def _recovery_journal(self) -> str | None:
-        """Return the path of the journal for a later process; None if there is none, and none can be written now."""
+        """Return the path of the journal for recovery, which is written now if necessary; None if that fails."""
         if self._journal is not None:
             return self._journal.journal.path
         parts = self._parts()

@@ -161,9 +161,9 @@ def _complete(access: Access, journal: Journal) -> None:
 def wait_for_other_commits(access: Access, journal: Journal, on_wait: Callable[[], None]) -> None:
     """Wait until no other commit runs whose files, or whose rollback, conflict with this commit.
 
-    Every commit writes its journal, then looks for other journals. If two commits see each other, the commit whose
-    journal has the later file name removes its journal while it waits. `on_wait` is called during the wait, and may
-    raise. Raise `CommitError` if the other commit does not end within `WAIT_TIMEOUT`.
+    Every commit writes its journal, then looks for other journals. If two commits see each other's journal, the commit
+    whose journal has the later file name removes it while it waits, to avoid a deadlock. `on_wait` is called during the
+    wait, and may raise to cancel. Raise `CommitError` if the other commits do not end within `WAIT_TIMEOUT`.
     """
     deadline = time.monotonic() + WAIT_TIMEOUT
     while others := _conflicting_journals(access, journal):
@@ -178,7 +178,7 @@ def wait_for_other_commits(access: Access, journal: Journal, on_wait: Callable[[
 
 
 def wait_for_commits_at(access: Access, target: HadoopPath) -> None:
-    """Wait until no commit runs at a target: a running commit could be undone."""
+    """Wait until no commit to a target runs, as it may still be undone; raise `CommitError` after `WAIT_TIMEOUT`."""
     deadline = time.monotonic() + WAIT_TIMEOUT
     for journal in trusted_journals_of(access, target):
         _wait_for(access, journal, deadline, lambda: None)
@@ -204,8 +204,8 @@ def _wait_for(access: Access, other: Journal, deadline: float, on_wait: Callable
 def _conflicting_journals(access: Access, journal: Journal) -> list[Journal]:
     """Return the journals of other jobs that conflict with this commit."""
     parts = (part for part in journal.parts if part.exclusive_paths or part.extended_folders)
-    changed = (part.folder for part in parts if part.folder is not None)
-    parents = {str(parent): parent for parent in (journal_folder_of(access, folder) for folder in changed)}
+    changed_folders = (part.folder for part in parts if part.folder is not None)
+    parents = {str(parent): parent for parent in (journal_folder_of(access, folder) for folder in changed_folders)}
     paths = {path for parent in parents.values() for path in journals_at(access, parent)}
     others = (read_if_trusted(access, path) for path in sorted(paths) if path.rpartition("/")[2] != journal.file_name)
     trusted = [other for other in others if other is not None]

@@ -1,6 +1,6 @@
-"""Checks that a journal, pointer, claim or lease was written by this user.
+"""Checks that a file of a commit (a journal, pointer, claim or lease) was written by this user.
 
-On file systems that do not record the owner of a file, a digest by the user's key identifies the files of the user.
+On file systems that do not record the owner of a file, a digest with the user's secret key identifies the user's files.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def read_trusted(access: Access, file: HadoopPath, max_bytes: int) -> bytes | No
 def is_foreign(file: HadoopPath) -> bool:
     """Whether another user may have written a pointer, claim or lease; False if the file system records no owners.
 
-    An unsigned claim or lease on such a file system is respected: waiting for a commit that has died is better than
-    recovering a commit that runs.
+    An unsigned claim or lease on a file system without owners is respected: waiting for the commit of a dead process is
+    better than recovering a commit that still runs.
     """
     checked = file.read_checked(LARGEST_POINTER)
     return checked is not None and checked.writer is Writer.OTHER and not is_signed(file.name, checked.content)
@@ -69,7 +69,7 @@ def is_foreign(file: HadoopPath) -> bool:
 def check_location(path: str, allowed: str | None = None) -> None:
     """Raise `UntrustedJournalError` if a path is not that of a journal, or its file system cannot hold sinks' targets.
 
-    `allowed` is a path whose file system may hold journals although it is unknown to Penstock.
+    `allowed` is a path whose file system is accepted even if it is unknown to Penstock, or None.
     """
     location = _LOCATION.fullmatch(path)
     if location is None or _NAME.fullmatch(path.rpartition("/")[2]) is None or {".", ".."} & set(path.split("/")):
@@ -105,7 +105,7 @@ def warn_once(error: UntrustedJournalError) -> None:
 
 
 def signed_json(name: str, content: Mapping[str, Any]) -> bytes:
-    """Return JSON that begins with a digest of name and content by the user's key, if there is a key."""
+    """Return `content` as JSON; it begins with a digest of file name and content if the user has a secret key."""
     body = json.dumps(content, indent=1).encode()
     key = user_key()
     if key is None:
@@ -114,7 +114,7 @@ def signed_json(name: str, content: Mapping[str, Any]) -> bytes:
 
 
 def is_signed(name: str, content: bytes) -> bool:
-    """Whether the content of a file begins with a digest by this user's key."""
+    """Whether the content of a file begins with a valid digest, computed with this user's key."""
     head = _SIGNED.match(content)
     key = None if head is None else user_key()
     if head is None or key is None:
@@ -123,7 +123,7 @@ def is_signed(name: str, content: bytes) -> bool:
 
 
 def user_key() -> bytes | None:
-    """Return the user's key, created if missing; None if it is not stored, or has an unsafe owner, mode or length."""
+    """Return the user's secret key, created if missing; None if that fails, or its owner, mode or length is unsafe."""
     try:
         path = key_file()
         if not path.exists():

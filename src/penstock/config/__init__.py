@@ -45,11 +45,11 @@ class Configuration:
         file: str | Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """Collect the options from all origins; the arguments of the program have the highest precedence.
+        """Collect the options from all origins; `arguments`, which the program passes, have the highest precedence.
 
-        They are followed by the keys under ``spark.penstock.`` of the Spark configuration, by a TOML file, in which
-        keys of nested tables are joined by dots (if `file` is None, the file that ``PENSTOCK_CONFIG`` names), and by
-        environment variables in `environ`, such as ``PENSTOCK_PARALLELISM_DEFAULT``; none if `environ` is None.
+        The next are keys of `spark_conf` that begin with ``spark.penstock.``, then the TOML `file` (if None: the file
+        that ``PENSTOCK_CONFIG`` in `environ` names), where dots join the keys of nested tables, then the environment
+        variables in `environ`, such as ``PENSTOCK_PARALLELISM_DEFAULT``. If `environ` is None, no variables are read.
 
         Raise `ConfigError` if a key is unknown, a value is not allowed, or the file is not readable.
 
@@ -112,11 +112,11 @@ class Configuration:
     def for_table(
         self, prefix: str, options: Mapping[str, str], properties: Mapping[str, str], table: str
     ) -> Configuration:
-        """Return this configuration, overridden by the properties of a table, and these by the options of its writer.
+        """Return a copy of this configuration in which `properties` override values, and `options` override both.
 
-        Only keys with the prefix are read. `options` are those of the writer, or the OPTIONS of the table; raise
-        `ConfigError` if a key is unknown, or its value is not allowed. `properties` are the TBLPROPERTIES of the table;
-        unknown keys and invalid values (which are logged) are ignored, because other engines may use the same keys.
+        Only keys with the prefix are read. `options` are those of the writer, or the OPTIONS of the table. For unknown
+        keys or invalid values in them, raise `ConfigError`. `properties` are the TBLPROPERTIES of the table. Unknown
+        keys and invalid values (logged) in them are ignored, because other engines may use the same keys.
         """
         allowed = {key: option for key, option in _OPTIONS_BY_KEY.items() if key.startswith(prefix)}
         overrides = dict(_valid_properties({key: text for key, text in properties.items() if key in allowed}, table))
@@ -130,7 +130,7 @@ class Configuration:
         return Configuration(values)
 
     def items(self) -> Iterator[tuple[Option, Value | None, str]]:
-        """Iterate over all options with value and origin, in the order of their declaration."""
+        """Yield each option with its value (None if unset) and its origin, in the order of their declaration."""
         for option in OPTIONS:
             yield option, self.get(option), self.origin(option)
 

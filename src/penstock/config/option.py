@@ -36,7 +36,7 @@ def parse_size(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = str(value)
-    if text.strip() == "-1":  # in Spark's settings, -1 means never
+    if text.strip() == "-1":  # disables a threshold, as in Spark's settings
         return -1
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None or match[2].lower() not in _SIZE_UNITS:
@@ -139,7 +139,7 @@ class Option:
         return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
 
     def _format_bound(self, bound: float) -> str:
-        return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # from 1 KiB
+        return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # not for -1, 0, 1
 
     def format(self, value: Value | None) -> str:
         """Return a value as text for users, such as ``16 MiB`` or ``true``; ``none`` if unset or an empty list."""

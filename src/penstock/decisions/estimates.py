@@ -16,10 +16,10 @@ A smaller error seldom changes a decision: a task that reads twice or half the v
 estimates of compressed columns are also wrong by up to this factor.
 """
 _NEGLIGIBLE = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
-"""An estimate is not a miss if it and the actual value are at most this value: the difference changes little."""
+"""By unit: if estimate and actual value are at most this value, it is no miss, as the difference changes little."""
 
 _MIN_WHOLE_FACTOR = 10
-"""Factors from this one on are shown without decimal places."""
+"""Factors of at least this value are shown without decimal places."""
 
 
 class Unit(StrEnum):

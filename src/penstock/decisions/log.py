@@ -130,7 +130,7 @@ class Explanation:
     estimate
         The estimate that the decision is based on, None if its figures were measured.
     not_shuffled
-        About how many bytes the decision saved from being shuffled, None if it saves none or that is unknown.
+        The approximate bytes that are not shuffled because of the decision; None if there are none, or if unknown.
     tables
         The tables that the decision is about.
     is_shown
@@ -163,7 +163,7 @@ class Choice:
     reason
         The reason, as a clause that follows "as".
     figures
-        The numbers it is based on, in bytes unless the name says otherwise.
+        The numbers that the choice is based on, by name; in bytes unless the name says otherwise.
     explanation
         The explanation for users; None if `chosen` and `reason` explain it well enough.
     """
@@ -198,7 +198,7 @@ class Decision(Choice):
     Parameters
     ----------
     id
-        Its number among the decisions of its job, from 0.
+        The number of the decision in its job, from 0.
     outcome
         What the decision led to, such as the number of tasks that ran; filled in later.
     at
@@ -211,7 +211,7 @@ class Decision(Choice):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The ids, in the stream graph, of its operators; the page of their vertex shows the decision."""
+        """The ids of its operators in the stream graph; the web page of their vertex shows the decision."""
         return self.subject.node_ids
 
     def as_dict(self) -> dict[str, Any]:
@@ -325,7 +325,7 @@ class DecisionLog:
         because: str,
         applies_to: Callable[[Decision], bool] | None = None,
     ) -> None:
-        """Record a fallback: `instead` was done, in place of the decisions of a kind about an operator.
+        """Record a fallback: `instead` describes what was done in place of the decisions of a kind about an operator.
 
         `because` is the reason, as a clause. `applies_to` selects from these decisions, None for all. If no decision is
         selected, the fallback is recorded as a new decision.

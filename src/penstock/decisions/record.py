@@ -82,7 +82,7 @@ class DecisionRecord:
 
     @property
     def is_plain_parallelism(self) -> bool:
-        """Whether it only sets a number of tasks, without fallback or miss: the table of steps shows this number."""
+        """Whether it only sets a number of tasks (which the table of steps shows), without fallback or miss."""
         return self.sets_parallelism and not (self.instead or self.is_missed)
 
     @property
@@ -135,7 +135,7 @@ def displayed_decisions(decisions: Iterable[DecisionRecord], *, with_parallelism
 
 
 _MAX_LOCATIONS = 2
-"""How many locations a merged decision names before "N more"; up to three are all named. Pages of steps show all."""
+"""How many locations a merged decision names before "N more"; up to 3 locations are all named."""
 
 
 def _merged(group: list[DecisionRecord]) -> DecisionRecord:
@@ -170,7 +170,7 @@ class JobSummary:
     last_seconds
         The duration in seconds of the previous run of a job with the same name, None if there is none.
     decisions
-        The number of decisions that users see.
+        The number of decisions that users see, before equal decisions are merged.
     estimates, missed
         The number of different estimates with an actual value, and the number of misses among them.
     """

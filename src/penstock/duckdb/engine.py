@@ -42,7 +42,7 @@ class DuckDb:
         return NativeParts(memory)
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
-        """Return the test whether DuckDB computes an optimized plan completely, as a single query."""
+        """Return the predicate that tests whether DuckDB computes an optimized plan completely, as a single query."""
         return QueryPredicate(bridge, bridge.helper("NativeQueries"))
 
     def query(self, plan: LogicalPlan) -> NativePlan | str:

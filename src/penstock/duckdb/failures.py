@@ -43,7 +43,7 @@ def unavailable_reason(bridge: Bridge) -> str | None:
 def fail_fast(bridge: Bridge) -> Iterator[None]:
     """End the jobs of the block at the first DuckDB failure, regardless of ``spark.task.maxFailures``.
 
-    Only for jobs whose rows Spark computes after a failure. See ``NativeFailures.java``.
+    Use this only for jobs whose rows Spark computes after a failure. See ``NativeFailures.java``.
     """
     context = bridge.spark.sparkContext._jsc.sc()
     bridge.helper("NativeFailures").begin(context, NOT_NATIVE)
@@ -56,7 +56,7 @@ def fail_fast(bridge: Bridge) -> Iterator[None]:
 def failure_reason(bridge: Bridge, error: Exception) -> str | None:
     """Return why DuckDB failed if an error may come from a DuckDB worker, None for other errors.
 
-    A missing or unsupported package is recorded for the whole application, so that no other part is tried.
+    A missing or unsupported package is recorded for the whole application, so that DuckDB is not tried again.
     """
     if not any(text in str(error) for text in _WORKER_ERRORS):
         return None
@@ -79,6 +79,6 @@ def record_failure(bridge: Bridge, plan: Any, reason: str) -> None:
 
 
 def previous_failure_reason(bridge: Bridge, plan: Any) -> str | None:
-    """Return why DuckDB is not tried for a plan, None if no failure is recorded for an equal plan and its files."""
+    """Return why DuckDB is not tried for a plan; None if no failure is recorded for an equal plan of the same files."""
     reason = bridge.helper("NativeFailures").reason(plan)
     return None if reason is None else f"DuckDB failed on it before ({reason})"

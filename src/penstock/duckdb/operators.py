@@ -54,7 +54,7 @@ class RowCounters:
             self._bridge.helper("NativeParts").recordScan(self.leaf, self.root, self.read.value)
 
     def close(self) -> None:
-        """Release the accumulators; not before PySpark 4.2, where an update by a retried task would then fail."""
+        """Release the accumulators. Before PySpark 4.2, do nothing: a later update by a retried task would fail."""
         if self._bridge.version >= (4, 2):
             for counter in (self.read, self.returned):
                 _accumulatorRegistry.pop(counter.aid, None)
@@ -109,7 +109,7 @@ def wire_ddl(columns: Sequence[Column]) -> str:
 
 
 def exchange_columns(session: Session, replaced: Any, root: Any, scatter: ScatterFacts, batches: Any) -> Any:
-    """Return the operator that exchanges the batches of a part and reads their rows.
+    """Return the operator that exchanges the rows of a part, which `batches` returns as column batches, and reads them.
 
     `replaced` is the exchange above the part, or the root of the part if Spark adds the exchange later.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.duckdb.worker.columns import Column
 
 MAX_OUTPUT_RATIO = 0.1
-"""DuckDB pays off up to this ratio of output to input rows, for parts without aggregates whose output is not columnar.
+"""Maximum ratio of output to input rows of parts that have no aggregate and whose output Spark exchanges as rows.
 
 DuckDB saves about 60 ns per input row, and each output row costs Spark about 400 ns more (TPC-H, scale 10).
 """
@@ -47,7 +47,7 @@ class PartFacts:
     `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
     `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
 
-    The part joins `build_count` broadcast sides, and the key sets whose numbers are `key_set_numbers` (see
+    The part joins `build_count` broadcast sides and the key sets `key_set_numbers` (keys of dynamic filters, see
     `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
     written bytes of the inputs that a task reads. `aggregates` says whether the part contains an aggregate. `scatter`
     is the hash exchange directly above the part; None if its rows cannot be exchanged as columns. `above_reason` says
@@ -87,9 +87,9 @@ class PartFacts:
         return cls(declined_reason=None, **{**facts, **typed})
 
     def too_small_reason(self, tasks: int, task_rows: int) -> str | None:
-        """Return why DuckDB's start, or a join in each task, costs too much; None if it does not.
+        """Return why starting DuckDB, or building join tables in each task, costs more than it saves; else None.
 
-        Each of the `tasks` reads `task_rows` rows. For a part with inputs, only the largest task counts: `tasks` is 1.
+        Each of the `tasks` reads `task_rows` rows. For a part with inputs, only its largest task counts: `tasks` is 1.
         """
         if self.inputs:
             minimum = MIN_INPUT_ROWS
@@ -107,7 +107,7 @@ class PartFacts:
         return self.max_task_bytes // BYTES_PER_ROW
 
     def memory_reason(self, memory: int) -> str | None:
-        """Return why a task's inputs do not fit into `memory` bytes, None if they do."""
+        """Return why the inputs of the largest task do not fit into `memory` bytes, None if they do."""
         if self.max_task_bytes * MEMORY_FACTOR > memory:
             size = f"{self.max_task_bytes} bytes of input, about {MEMORY_FACTOR} times as much in memory"
             return f"a task would hold {size}"

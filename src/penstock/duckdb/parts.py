@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.native")
 
 _SAMPLED_ROW_GROUPS = 3
-"""More than a single row group: tables are often sorted by time, so the rows of a row group may be similar."""
+"""Several, because the rows of a single row group may be similar: tables are often sorted by time."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class NativeParts:
         return self.failure is None and any(part.declined_reason is None for part in self.fragments)
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Replace the parts that DuckDB computes in a physical plan before Spark adds exchanges to it."""
+        """Return a plan, to which Spark has not added exchanges yet, with DuckDB operators for parts of it."""
         if self.failure is not None:
             return plan
         try:
@@ -141,8 +141,8 @@ class NativeParts:
     def report_rows(self, bridge: Bridge) -> None:
         """Add the rows that DuckDB has read to the metrics of the executed plan, and record failures.
 
-        A failure is recorded only here, after Spark has computed the same parts: if a user's function was the cause,
-        Spark fails, too.
+        This is called after Spark has computed the parts that failed. If a user's function was the cause, Spark has
+        failed, too, so this is not called and DuckDB is not blamed.
         """
         for counters in self._counters:
             counters.report()
@@ -158,7 +158,7 @@ class NativeParts:
     def rows_returned(self) -> int | None:
         """The number of rows that DuckDB has returned to the exchange of the executed plan.
 
-        None if DuckDB has not computed exactly one part, or if the count is 0: counts of Python workers can be lost.
+        None if DuckDB has not computed exactly one part, or if the count is 0, as counts of Python workers can be lost.
         """
         return self._counters[0].returned.value or None if len(self._counters) == 1 else None
 
@@ -167,7 +167,7 @@ class NativeParts:
         return fail_fast(bridge)
 
     def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
-        """Let Spark compute all parts if an error may come from a DuckDB worker; return whether it may.
+        """If an error may come from a DuckDB worker, let Spark compute all parts; return whether it may.
 
         If a user's function has raised the error, Spark will raise it again.
         """
@@ -180,7 +180,7 @@ class NativeParts:
         return True
 
     def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
-        """Let Spark compute all parts if the last stage has a part, which has no fallback; return whether it has."""
+        """Let Spark compute all parts if the last stage, which has no fallback, has a part; return whether it has."""
         if not self.is_used or not _has_part(final_plan._handle):
             return False
         self.failure = "the step ends without an exchange"

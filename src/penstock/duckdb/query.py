@@ -31,8 +31,8 @@ log = logging.getLogger("penstock.native")
 _SUBPARTITIONS = 8
 """Number of subpartitions of a large result, so that the Spark operators above it run in several tasks."""
 _SINGLE_TASK_BYTES = 16 << 20
-"""Up to this size, a single task reads a result, so the operators above need no exchange. Spark's advisory size of 64
-MiB applies to rows that are compressed less."""
+"""Up to this size, a single task reads a result, so the operators above need no exchange. It is less than Spark's
+advisory size of 64 MiB, because results are compressed better than Spark's rows."""
 _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 """Parts of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
@@ -41,9 +41,9 @@ _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 class NativePlan:
     """An optimized plan and the parts of it that DuckDB can compute; see also `penstock.engine.interface.EngineQuery`.
 
-    `has_late_values` says whether Spark computes values that may fail, but not for the rows of a part that a filter or
-    join above drops. `_normalized` is the normalized plan (``NativeNormalization.java``), and the parts replace its
-    subplans `_subplans`.
+    `has_late_values` says whether Spark computes values above an aggregate that may fail for rows which a filter or
+    join further above drops: Spark must not compute these values early. `_normalized` is the normalized plan
+    (``NativeNormalization.java``), and the parts replace its subplans `_subplans`.
     """
 
     plan: LogicalPlan
@@ -117,8 +117,8 @@ class NativePlan:
             if spark_layout is not None:
                 rows = verification.check_layout(rows, spark_layout, subplan.output, subject)
             check_rows(subject, result.exact_rows, verification.count_rows(rows))
-        # Spark computes all values of a broadcast join side, and each may fail. With its own estimate, Spark broadcasts
-        # the same side as without DuckDB.
+        # Spark computes all values of a broadcast join side, so late values may fail. With its own estimate instead of
+        # the measured size, Spark broadcasts the same side as without DuckDB.
         statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else result.statistics
         layout = layouts.as_shareable(spark_layout)
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)

@@ -1,8 +1,8 @@
 """The protocols that a native engine implements.
 
-An engine computes two kinds of work: fragments of a vertex's physical plan (`FragmentRewriter`), in the tasks that
-Spark would run, and queries, except for a *rest* of operators, in a single task (`EngineQuery`). An engine must return
-the rows and errors of Spark, and decline what it cannot prove to be equal. If it fails, Spark computes the rows.
+An engine computes fragments of a vertex's physical plan in the tasks that Spark would run (`FragmentRewriter`), and
+queries, except for a *rest* of operators, in a single task (`EngineQuery`). It must return Spark's rows and errors, and
+decline a fragment or query if it cannot guarantee that. If the engine fails, Spark computes the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Fragment(Protocol):
-    """A part of a plan that an engine has computed or declined."""
+    """A part of a plan that an engine computes or declines."""
 
     @property
     def table(self) -> str:
@@ -106,9 +106,9 @@ class NativeEngine(Protocol):
         """Return a rewriter for the plans of a vertex; a task may use `memory` bytes before the engine spills."""
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
-        """Return the test whether the engine computes an optimized plan completely, as a single query.
+        """Return the predicate that tests whether the engine computes an optimized plan completely, as a single query.
 
-        Spark's planner evaluates it for small queries, so it must not call Python.
+        Spark's planner evaluates the predicate for small queries, so it must not call Python.
         """
 
     def query(self, plan: LogicalPlan) -> EngineQuery | str:

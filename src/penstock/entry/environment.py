@@ -282,7 +282,7 @@ class Environment(ResultActions):
     def _start(
         self, outputs: Sequence[Output], line: str, name: str | None, on_created: Callable[[Job], None] = lambda _: None
     ) -> Job:
-        # Reading the SQL text takes time, and only the records of jobs contain it.
+        # Reading the SQL text takes time, so it is read only if the job is recorded, as only the record contains it.
         text = sql_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
         origin = QueryOrigin.of(text, line, name)
         with set_timeout(self.config.seconds(SOURCES_TIMEOUT)), active_session(self._bridge.session):

@@ -38,7 +38,7 @@ def with_parallelism(
     Returns
     -------
     DataFrame
-        The same rows. On plain Spark it is a rebalance into partitions of about 64 MiB.
+        The same rows. Plain Spark rebalances them into partitions of about 64 MiB.
 
     Raises
     ------

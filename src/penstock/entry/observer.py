@@ -36,7 +36,7 @@ _SERVERS: list[WebServer] = []
 
 
 def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
-    """Return a folder of event logs, local or on a Hadoop file system; without a bridge, it is local."""
+    """Return the folder of event logs at a path: local for ``file:``, without a scheme or without a bridge to Spark."""
     scheme = urlsplit(path).scheme
     if bridge is None or scheme in {"", "file"}:
         return LocalFolder(path)
@@ -44,7 +44,7 @@ def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
 
 
 class Observer:
-    """Observer of the jobs of an environment, configured by its options; `ui` overrides ``rest.enabled`` unless None.
+    """Records jobs for event logs and the web page, as the options say; `ui` overrides ``rest.enabled`` unless None.
 
     Raise `WebError` if the web page cannot be served as configured.
     """
@@ -61,11 +61,11 @@ class Observer:
 
     @property
     def is_on(self) -> bool:
-        """Whether jobs are recorded."""
+        """Whether jobs are recorded, for event logs or the web page."""
         return self._logs is not None or self.server is not None
 
     def watch(self, job: Job) -> None:
-        """Record a job that is about to start, if jobs are recorded, and collect its metrics."""
+        """Collect the metrics of a job that is about to start, and record its events if `is_on`."""
         prometheus = _SERVERS[0].metrics if _SERVERS else None  # has the metrics of all jobs of the process
         meters = [meter for meter in (prometheus, _open_telemetry()) if meter is not None]
         if meters:
@@ -98,12 +98,12 @@ class Observer:
 
 
 def page_address() -> str | None:
-    """Return the address of this process's web page, with the token that allows cancelling; None if none is served."""
+    """Return the address of this process's web page, with the token that allows cancelling; None without a page."""
     return _SERVERS[0].url_with_token if _SERVERS else None
 
 
 def record_of(job: Job) -> JobRecord:
-    """Return the current record of a job, also if jobs are not recorded."""
+    """Return a new record from the events of a job so far; this does not require an `Observer`."""
     recorder = JobRecorder(job)
     recorder.on_events(job.events)
     return recorder.record
@@ -116,7 +116,7 @@ def _open_telemetry() -> Meter | None:
 
 @cache  # OpenTelemetry warns about instruments that are created twice
 def _open_telemetry_meter() -> Meter | None:
-    """Return the meter; None if it cannot be created (an old API, a failing provider), as jobs must run without it."""
+    """Return the meter; None if its creation fails (old API, failing provider), which must not make a job fail."""
     try:
         from penstock.metrics.opentelemetry import OpenTelemetryMeter
 

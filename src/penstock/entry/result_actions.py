@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ResultActions(ABC):
-    """Runs DataFrames as jobs, and returns their rows."""
+    """Base class of `Environment`: its methods that run a DataFrame as a job and return the rows."""
 
     def collect(self, df: DataFrame, *, name: str | None = None) -> list[Row]:
         """Return the rows of a DataFrame; `name` is the name of the job, as for `execute`.
@@ -68,9 +68,9 @@ class ResultActions(ABC):
         *,
         name: str | None = None,
     ) -> None:
-        """Print rows as ``DataFrame.show`` does; only the printed rows and one more are fetched.
+        """Print the first `n` rows as ``DataFrame.show`` does.
 
-        `name` is the name of the job, as for `execute`.
+        The job fetches `n` + 1 rows, to detect whether there are more. `name` is its name, as for `execute`.
 
         >>> env.show(spark.range(1))
         +---+
@@ -90,7 +90,7 @@ class ResultActions(ABC):
     def materialize(self, df: DataFrame, *, name: str | None = None) -> DataFrame:
         """Run a DataFrame and return a DataFrame that reads the computed rows, with measured statistics.
 
-        The rows are in Spark's shuffle files as long as the returned DataFrame exists. `name` as for `execute`.
+        Spark's shuffle files hold the rows as long as the DataFrame exists. `name` is the job's name, as for `execute`.
 
         >>> squares = env.materialize(spark.range(4).selectExpr("id * id AS square"))
         >>> env.count(squares), env.count(squares.where("square > 3"))
@@ -102,15 +102,15 @@ class ResultActions(ABC):
     def _fetch(self, df: DataFrame, sink: ResultSink, name: str | None) -> Any:
         check_data_frame(df, sink.name)
         self._run([Output(df, sink, location=current_user_line())], job_line(sink.name), name)
-        value, sink.value = sink.value, None
+        value, sink.value = sink.value, None  # the sink must not retain the rows
         return value
 
     @abstractmethod
     def _run(self, outputs: Sequence[Output], line: str, name: str | None) -> Job:
-        """Start a job and wait for its end."""
+        """Run outputs as a job and wait for its end; the job is called `name`, or `line` if `name` is None."""
 
 
 def job_line(action: str) -> str:
-    """Return an action with the user's line, like Spark's names of jobs: ``collect at job.py:12``."""
+    """Return a job name with the user's line, as in Spark's UI: ``collect at job.py:12``; without it, the action."""
     line = current_user_line()
     return action if line is None else f"{action} at {line.short}"

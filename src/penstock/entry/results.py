@@ -29,7 +29,7 @@ class ResultSink(Sink):
         return self._name
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Return the job of the sink."""
+        """Return the sink job, which stores the result in this sink."""
         del spark
         return _ResultSinkJob(self)
 
@@ -39,7 +39,7 @@ class ResultSink(Sink):
 
 
 class MaterializeSink(ResultSink):
-    """Sink whose result is a DataFrame of the user's session that reads the exchange of the last vertex."""
+    """Sink whose result is a DataFrame of the user's session; it reads the rows from the exchange before the sink."""
 
     materialised: ClassVar[bool] = True
     restartable: ClassVar[bool] = False

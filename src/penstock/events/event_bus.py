@@ -40,8 +40,8 @@ class _Subscription:
 class JobEventBus:
     """The events of a job, in order, and their delivery to listeners. Thread-safe.
 
-    `emit` stores an event and waits for no listener, so any thread may call it, also while it holds locks. `deliver`
-    calls the listeners, on a single thread at a time. A listener that raises is removed, and the job continues.
+    `emit` only stores an event, so even a thread that holds locks may call it. `deliver` calls the listeners, on a
+    single thread at a time. A listener that raises is removed, and the job continues. `name` names the job in the log.
 
     Events after the end of the job are dropped: they come from threads that could not be stopped.
 
@@ -82,7 +82,7 @@ class JobEventBus:
         self.emit(DecisionRecorded(decision, at=decision.at))
 
     def on_decision_settled(self, decision: Decision) -> None:
-        """Emit an event for a settled decision; part of `DecisionListener`."""
+        """Emit an event for a decision whose outcome or estimate was updated; part of `DecisionListener`."""
         self.emit(DecisionSettled(decision))
 
     def on_graph_changed(self, change: GraphChange) -> None:
@@ -121,7 +121,7 @@ class JobEventBus:
                     events = self._events[subscription.delivered_count :]
                     subscription.delivered_count = len(self._events)
                     return subscription, events
-            # Within the lock, so that no event is missed: the `deliver` call for a later event starts a new delivery.
+            # Under the same lock as the check above: a `deliver` call in between would return without a delivery.
             self._stop_delivering()
             return None
 

@@ -41,9 +41,9 @@ class ExecutionState(StrEnum):
 class VertexSnapshot:
     """The state of a vertex at a point in time.
 
-    `parallelism` is the decided number of tasks, None while undecided, and `reason` is its reason. `tasks` is the
-    number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are measured; None if unknown.
-    `subpartitions` are the bytes of each subpartition that the vertex wrote; empty if unknown, and for sinks.
+    `parallelism` is the decided number of tasks, or `tasks` if none was decided; None until then. `reason` explains it.
+    `tasks` is the number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are measured; None
+    if unknown. `subpartitions` are the bytes of each subpartition, or of a broadcast; empty if unknown, and for sinks.
     `timestamps` is the time at which each state was reached, in seconds since the epoch.
     """
 
@@ -84,7 +84,7 @@ class GraphPlanned(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class GraphChanged(JobStatusEvent):
-    """Pending nodes and edges were changed atomically; `change.decision` has the reason, unless it is None."""
+    """Nodes and edges outside of vertices were changed atomically; `change.decision` has the reason, unless None."""
 
     change: GraphChange
 
@@ -120,14 +120,14 @@ class DecisionRecorded(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class DecisionSettled(JobStatusEvent):
-    """The outcome of a decision was updated."""
+    """The outcome of a decision, or the actual value of its estimate, was updated."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorOccurred(JobStatusEvent):
-    """The job ends with an error, which `Job.wait` raises; `vertex_id` is None if no vertex failed."""
+    """The job ends with `error`; `trace` is its traceback, and `vertex_id` the failed vertex, None if none failed."""
 
     error: BaseException
     trace: str

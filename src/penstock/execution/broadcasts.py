@@ -1,4 +1,4 @@
-"""Broadcasts join sides, as relations that every executor can fetch."""
+"""Broadcasts join sides as relations (hash tables), which every executor can fetch."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class BroadcastProgress:
         self._partial = PartialResult(0, 0, 0, None)
 
     def is_too_large(self, stage: StageRun, figures: StageFigures) -> bool:
-        """Record the progress; return whether the size exceeds the limit, or is expected to."""
+        """Record the progress of a stage; return whether its output exceeds the limit, or will do so by an estimate."""
         self._partial = PartialResult(stage.completed, stage.tasks, figures.returned, None)
         return self._partial.exceeds(self._limit)
 
     @property
     def size(self) -> int:
-        """The estimated total bytes, at least the limit."""
+        """The estimated compressed bytes of all tasks; at least the limit, which a stopped broadcast exceeds."""
         progress = self._partial
         return max(self._limit, progress.size * progress.tasks // max(progress.done, 1))
 
@@ -60,7 +60,7 @@ class BroadcastProgress:
 
 
 _READER_TASKS = 2
-"""Tasks that read a result in order to broadcast it; with a task per core, most would read very little."""
+"""The number of tasks that read a result to broadcast it; with a task per core, most would read very little."""
 _RelationKey = tuple[int, tuple[str, ...]]
 """The node whose rows a relation contains, and the keys of its hash table."""
 
@@ -72,7 +72,7 @@ class Broadcasts:
     _context: JobContext
     _results: ResultStore
     _relations: dict[_RelationKey, BroadcastResult | str] = field(default_factory=dict, init=False)
-    """The relations, or the reasons why they do not fit in memory."""
+    """The relations, or texts that say why they do not fit in memory."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def run_and_broadcast(self, session: Session, logical: LogicalPlan, edge: StreamEdge) -> Result:
@@ -108,7 +108,7 @@ class Broadcasts:
         return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, size, qualifier)))
 
     def _subpartitions(self, edge: StreamEdge, size: int, qualifier: str) -> int:
-        """Choose and record the number of subpartitions of a side; `qualifier` says whether `size` is a lower bound."""
+        """Choose and record the number of subpartitions of a side; the reason begins with `qualifier` and `size`."""
         bounds, join = self._context.broadcast_bounds, self._join(edge)
         other_bytes = join.side(_side(edge).other).source_bytes or 0
         number = subpartition_count(size + other_bytes, bounds.volume_per_task, bounds.max_subpartitions)
@@ -123,7 +123,7 @@ class Broadcasts:
         return number
 
     def relation(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
-        """Return a finished result as a broadcast relation, which is built once; None if it does not fit in memory."""
+        """Return a result as the relation for the join of an edge, built once; None if it does not fit in memory."""
         key = self._relation_key(edge)
         with self._lock:
             if key not in self._relations:
@@ -133,7 +133,7 @@ class Broadcasts:
             self._record_fallback(edge, f"it could not be broadcast: {relation}")
             return None
         if self._context.verify and result.is_plain_exchange:
-            # Spark counts the rows of a task again if it ran again because its executor was lost.
+            # `result.rows` is too high if tasks were rerun after the loss of an executor; then the rows are counted.
             rows = result.rows if result.rows == relation.rows else verification.count_rows(result.plan.rows())
             check_rows(f"the broadcast {edge.id}", rows, relation.rows)
         return relation

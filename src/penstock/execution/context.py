@@ -28,7 +28,7 @@ def spark_job_group(job_id: str, vertex: JobVertex) -> str:
 
 
 class GraphOwner(Protocol):
-    """The component that has the current stream graph of a job."""
+    """The component that holds the current stream graph of a job."""
 
     @property
     def graph(self) -> StreamGraph:
@@ -37,11 +37,11 @@ class GraphOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastBounds:
-    """Limits for broadcasts that were chosen by Spark's estimates.
+    """Limits of broadcasts that were chosen because of Spark's size estimates, which may be wrong.
 
-    `limit` is the number of compressed bytes beyond which a broadcast is stopped. `memory` is the number of bytes that
-    fit in memory: the least size that is assumed for a broadcast that ran out of memory. `volume_per_task` (bytes) and
-    `max_subpartitions` apply to the shuffle that replaces a stopped broadcast.
+    A broadcast is stopped beyond `limit` compressed bytes. `memory` is the number of bytes that fit in memory; if a
+    broadcast runs out of memory, its size is assumed to be at least this number. `volume_per_task` (bytes) and
+    `max_subpartitions` apply to the shuffle that replaces a stopped or failed broadcast.
     """
 
     limit: int
@@ -52,11 +52,11 @@ class BroadcastBounds:
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """A running job.
+    """What the components of a running job share.
 
-    `job_id` is part of the names of Spark job groups. `sinks` has the open sinks by node. With `verify`, all reads and
-    all declared layouts are checked. `exact_keys` is the maximum number of keys for which a dynamic filter stores exact
-    values. `native` is None if Spark computes everything.
+    `job_id` is part of the names of Spark job groups. `sinks` has the open sink jobs, by node id. `verify` says whether
+    to check that rows are read exactly once, and are in the partitions that plans declare. `exact_keys` is the maximum
+    number of keys of which a dynamic filter stores exact values. `native` is None if Spark computes everything.
     """
 
     bridge: Bridge
@@ -81,7 +81,7 @@ class JobContext:
         return spark_job_group(self.job_id, vertex)
 
     def thread(self, session: Session, group: str, description: str) -> AbstractContextManager[None]:
-        """Let this thread run Spark jobs in a session and a job group, with the Spark properties of the user."""
+        """Set the session, job group and user's properties of this thread's Spark jobs, see `jobs.vertex_thread`."""
         return jobs.vertex_thread(session, self.sessions.properties, group, description)
 
 
@@ -104,14 +104,14 @@ class CoalescedRead:
 
 @dataclass(frozen=True, slots=True)
 class SlicedRead:
-    """Each task reads slices: of skewed subpartitions, for a rescale, or for files of a target size."""
+    """Each task reads slices: the rows of some subpartitions that all or some upstream tasks wrote, see `Slice`."""
 
     tasks: Sequence[tuple[Slice, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PulledRead:
-    """Each task pulls the next subpartition when it is free."""
+    """Each of `tasks` tasks pulls the next subpartition whenever it is idle."""
 
     tasks: int
 
@@ -124,10 +124,10 @@ EdgeRead = UnchangedRead | CoalescedRead | SlicedRead | PulledRead
 class VertexSetup:
     """The decisions for a vertex before it runs.
 
-    `edges` says how each input edge is read, by its id, if not by `UnchangedRead`. `scan_settings` are session settings
-    for individual sources, by node. `subpartitions` is the number of subpartitions that the vertex writes, and
-    `slots` the number of parts of each; rows with equal keys may be in any slot. `has_common_layout` says whether
-    operators with several inputs may rely on the common partitioning of inputs with the same ranges.
+    `edges` says how input edges are read, by edge id; for others, `UnchangedRead` applies. `scan_settings` are session
+    settings for individual sources, by node id. `subpartitions` is the number of subpartitions that the vertex writes,
+    and `slots` the number of parts of each; rows with equal keys may be in any slot. `has_common_layout` says whether
+    an operator with several inputs may treat inputs that are read by the same ranges as co-partitioned.
     """
 
     edges: Mapping[str, EdgeRead] = field(default_factory=dict)
@@ -141,6 +141,6 @@ class VertexSetup:
         return self.edges.get(edge_id, UnchangedRead())
 
     def slices_of(self, edge_id: str) -> Sequence[tuple[Slice, ...]] | None:
-        """Return the slices that each task reads of an edge; None if it is not read in slices."""
+        """Return the slices that each task reads of an edge; None if the edge is not read in slices."""
         read = self.read_of(edge_id)
         return read.tasks if isinstance(read, SlicedRead) else None

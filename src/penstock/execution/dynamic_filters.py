@@ -43,9 +43,9 @@ _KeySource = tuple["JoinInput", tuple[str, ...]]
 _BY_STATISTICS = ", by their statistics"
 """The end of the reason that statistics exclude too few row groups; `_push_down` recognizes the reason by it."""
 _MAX_ROW_GROUP_FRACTION = 0.7
-"""The maximum fraction of row groups to read for which conditions are pushed down to Parquet."""
+"""Conditions are pushed down to Parquet if at most this fraction of the row groups must still be read."""
 _READER_TASKS = 2
-"""Tasks that read the keys; a task per core would leave most tasks nearly empty."""
+"""The number of tasks that read the keys; a task per core would leave most tasks nearly empty."""
 
 
 class DynamicFilters:
@@ -65,7 +65,7 @@ class DynamicFilters:
     def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
         """Return a node's plan without the rows that its filters exclude; the filter keys must have been collected.
 
-        Rows are looked up in the keys directly above the node; those of a source, above its cheap Calc (`_calc_above`).
+        Rows are looked up in the keys directly above the node; for a source, above the Calc of `_calc_above` if any.
         """
         conditions: list[Expression] = []
         for ref, keys, expressions in self._keys_at(node, node):
@@ -83,7 +83,7 @@ class DynamicFilters:
         return plan.filtered_by(conditions)
 
     def _calc_above(self, node: StreamNode) -> int | None:
-        """Return the id of the cheap Calc directly above a source to which its dynamic filters can move, or None."""
+        """Return the id of the cheap Calc directly above a source above which its filters can be applied, or None."""
         outgoing = self._context.graph.out_edges(node.id)
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
@@ -98,7 +98,7 @@ class DynamicFilters:
     def _keys_at(
         self, node: StreamNode, output_node: StreamNode
     ) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
-        """Return a node's filters with their key sets, and the keys as expressions on the output of `output_node`."""
+        """Return a node's filters with collected keys, these keys, and the key expressions on rows of `output_node`."""
         keys_at = []
         for ref in node.filters:
             path = self._path(ref)
@@ -113,8 +113,8 @@ class DynamicFilters:
     ) -> list[Expression]:
         """Return the conditions to push down to a source, and record why if any are left out.
 
-        Parquet only gets conditions on partition columns, or that exclude row groups by their statistics. For any other
-        condition its reader decodes dictionaries, which can cost more than reading the column.
+        Parquet only gets conditions on partition columns, and conditions that exclude row groups by statistics. For any
+        other condition, the Parquet reader decodes dictionaries, which can cost more than reading the column.
         """
         source = self._plan.sources.get(node.id)
         if source is None or not all(expression.is_attribute for expression in expressions):
@@ -122,7 +122,7 @@ class DynamicFilters:
         if (node.id, keys) not in self._pushed_down:
             conditions, problem = self._source_conditions(source, keys, expressions)
             self._pushed_down[node.id, keys] = conditions
-            # In most tables, statistics exclude few row groups, which is reported only if the decision predicted more.
+            # In most tables, statistics exclude few row groups. This is only recorded if the decision predicted more.
             decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
             of_filter = (decision for decision in decisions if self._is_of_filter(ref, decision))
             is_predicted = any(decision.figures.get(SKIPS_FIGURE) for decision in of_filter)
@@ -141,7 +141,7 @@ class DynamicFilters:
     def _source_conditions(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> tuple[list[Expression], str]:
-        """Return the conditions that a source supports and benefits from, and the reason if any are left out."""
+        """Return the conditions that a source supports and benefits from, and why others are left out, else empty."""
         if source.scan.is_divided_by_spark:
             return [], source.scan.reason
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
@@ -187,7 +187,7 @@ class DynamicFilters:
         self._pushed_down.clear()
 
     def source_filter(self, node: StreamNode) -> KeyFilter | None:
-        """Return the node's filters as a condition for its source; None if no filter has only columns as keys."""
+        """Return a source node's filters as a condition for the source; None if no filter has only columns as keys."""
         column_keys = [
             (keys, expressions)
             for _, keys, expressions in self._keys_at(node, node)

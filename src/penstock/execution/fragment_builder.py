@@ -87,7 +87,7 @@ class FragmentBuilder:
                         log.settle(decision.id, instead="Spark computes it", because=scan.fallback_reason)
 
     def _inputs(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> dict[LogicalNode, LogicalPlan]:
-        """Return the inputs of a node (results or plans of the vertex), by the operators that they replace."""
+        """Return the plans of a node's inputs, by the operators of Spark's plan that they replace."""
         inputs: dict[LogicalNode, LogicalPlan] = {}
         for edge in self.graph.in_edges(node_id):
             plan = self.context.plan.edges[edge.id]
@@ -106,20 +106,20 @@ class FragmentBuilder:
 
     def build_operator(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a node's operators on top of its inputs."""
-        top = self.context.plan.nodes[node_id].top  # its topmost operator
+        top = self.context.plan.nodes[node_id].top
         assert top is not None
         plan = fragment.rebuild(top, self._inputs(node_id, plans))
         return self._with_algorithm(node_id, plan)
 
     def _sliced_edges(self, node_id: int) -> list[StreamEdge]:
-        """Return the edges to a node whose subpartitions are split, or joined to split subpartitions."""
+        """Return the edges to a node that are read in slices, see `SlicedRead`; two if it joins split subpartitions."""
         return [edge for edge in self.graph.in_edges(node_id) if self.setup.slices_of(edge.id) is not None]
 
     def _split_join(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
-        """Return the rows of a join that reads slices of both sides, as a plan that declares no layout.
+        """Return the rows of a join that reads slices of both sides, as a plan that declares no partitioning.
 
-        A task for each pair of slices reads a slice of each side. That is only correct if Spark joins the rows within
-        each task. So the physical plan is checked first, and whole subpartitions are read if the plan differs.
+        Each task reads a slice of each side. That is only correct if Spark joins the rows of each task without a
+        shuffle. So Spark's physical plan is checked first; if it is not such a join, whole subpartitions are read.
         """
         plan = self.build_operator(node_id, plans)
         try:
@@ -136,8 +136,8 @@ class FragmentBuilder:
         tasks = len(self.setup.slices_of(edges[0].id) or ())
         sizes = [self.leaves.results.staged(edge.source_id).sizes[0] for edge in edges]
         read = CoalescedRead(pack_exactly(SizeList(np.sum(sizes, axis=0)), tasks))
-        whole = replace(self.setup, edges={**self.setup.edges, **{edge.id: read for edge in edges}})
-        return replace(self, setup=whole).build_operator(node_id, plans)
+        whole_setup = replace(self.setup, edges={**self.setup.edges, **{edge.id: read for edge in edges}})
+        return replace(self, setup=whole_setup).build_operator(node_id, plans)
 
     def _join_sequence(self, sequence: JoinSequence, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a chain of broadcast joins in the decided order, with the columns of the last join in the graph."""
@@ -157,7 +157,7 @@ class FragmentBuilder:
         return plan.projected(last.output)
 
     def _with_algorithm(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
-        """Return a join with a hint for the decided algorithm; without a hint, Spark would choose by its statistics."""
+        """Return the plan; a shuffled join gets a hint for its algorithm, or Spark would choose it by statistics."""
         join = equi_join(self.graph, node_id)
         if join is None or join.operator.is_hinted or any(map(self.leaves.broadcasts.is_relation, join.edges.values())):
             return plan

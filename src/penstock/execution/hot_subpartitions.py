@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def divide_hot_keys(
     context: JobContext, edge: StreamEdge, read: SlicedRead, result: StagedResult
 ) -> tuple[InternalRows, list[Range]] | None:
-    """Compute a window whose hot subpartitions are read in slices.
+    """Compute a window in chunks of its sort order, where `read` divides hot subpartitions into slices.
 
-    Return its rows, and for each task a range of subpartitions that contains those of its rows; a chunk may have rows
-    of any hot subpartition. Return None if each subpartition must be read by a single task.
+    Return the rows, and for each task the range of subpartitions that its rows may come from: for a chunk, the range
+    from the first to the last hot subpartition. Return None if each subpartition must be read by a single task.
     """
     slices = [(part.subpartitions[0], part.mappers) for task in read.tasks for part in task if part.mappers is not None]
     if not slices:
@@ -39,12 +39,12 @@ def divide_hot_keys(
     rows, chunks = divided
     figures = {"pieces": chunks, "bytes divided": sum(size_of.values())}
     settle_split_decisions(context.decisions, edge.target_id, **figures)
-    spans = [(min(size_of), max(size_of) + 1)] * len(slices)
-    wholes = [part.subpartitions for task in read.tasks for part in task if part.mappers is None]
-    if not wholes:
-        return rows, spans
-    whole_rows = exchange.read_slices(result, [[(span, None)] for span in wholes])
-    return window_chunks.concatenate([whole_rows, rows]), [*wholes, *spans]
+    chunk_ranges = [(min(size_of), max(size_of) + 1)] * len(slices)
+    whole_ranges = [part.subpartitions for task in read.tasks for part in task if part.mappers is None]
+    if not whole_ranges:
+        return rows, chunk_ranges
+    whole_rows = exchange.read_slices(result, [[(span, None)] for span in whole_ranges])
+    return window_chunks.concatenate([whole_rows, rows]), [*whole_ranges, *chunk_ranges]
 
 
 def _divide(
@@ -71,7 +71,7 @@ def _divide(
 
 
 def record_unsplit(context: JobContext, node_id: int, because: str) -> None:
-    """Settle the decisions about the hot partitions and the tasks of a node: its tasks read whole partitions."""
+    """Record in the decisions about the hot partitions and the tasks of a node that its tasks read whole partitions."""
     log = context.decisions
     _record_fallback(context, node_id, "its partitions are not split", because)
     settle_split_decisions(log, node_id, split=0)
@@ -87,7 +87,7 @@ def _record_fallback(context: JobContext, node_id: int, instead: str, because: s
 def merge_hot_groups(
     context: JobContext, edge: StreamEdge, read: CoalescedRead, result: StagedResult
 ) -> PhysicalPlan | None:
-    """Return the plan of an aggregate whose hot groups were merged in chunks first; None if they were not."""
+    """Merge hot groups in chunks; return the plan of the aggregate over them, None if this is impossible or slower."""
     reason = partial_states.unmergeable_states_reason(result) or _no_speedup_reason(result, read)
     if reason is not None:
         _record_fallback(context, edge.target_id, "each group is merged in one task", reason)
@@ -101,14 +101,14 @@ def merge_hot_groups(
 
 
 def _no_speedup_reason(result: StagedResult, read: CoalescedRead) -> str | None:
-    """Merge sampled partial results of the largest subpartition; return why chunks do not pay off, None if they do."""
+    """Merge sampled partial results of the largest subpartition; return why chunks are not faster, None if they are."""
     largest = max(read.merge_ranges, key=lambda index: int(result.sizes[0, index]))
     writer_bytes = result.mapper_bytes([largest])[:, 0].tolist()
     tasks = sum(size > 0 for size in writer_bytes)
     start = next(task for task, size in enumerate(writer_bytes) if size)
     sample_size, end = 0, start
     while sample_size < sample_count(tasks):
-        sample_size += writer_bytes[end] > 0
+        sample_size += writer_bytes[end] > 0  # counts only tasks that wrote to the subpartition
         end += 1
     before, after = sum(writer_bytes[start:end]), partial_states.merge_states(result, {largest: [(start, end)]}).bytes
     chunks = len(read.merge_ranges[largest])

@@ -1,4 +1,4 @@
-"""Turns finished results into leaves of a vertex's plan, with the layout of their rows."""
+"""Turns finished results into leaves of a vertex's plan, with the partitioning (*layout*) of their rows."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class LeafBuilder:
     def leaf(self, edge: StreamEdge, read: EdgeRead, *, has_common_layout: bool, joins_slices: bool) -> LogicalPlan:
         """Return the input of an edge as a leaf of a logical plan.
 
-        `has_common_layout` says whether operators with several inputs may rely on the common partitioning of inputs
-        with the same ranges. `joins_slices` says whether the operator joins slices of several inputs.
+        `has_common_layout` says whether an operator with several inputs may treat inputs that are read by the same
+        ranges as co-partitioned. `joins_slices` says whether the operator joins slices of several inputs.
         """
         edge_plan = self._context.plan.edges[edge.id]
         result = self.results.finished(edge.source_id)
@@ -54,12 +54,12 @@ class LeafBuilder:
             return self._pulled_leaf(edge_plan, read, result)
         divided = merged = physical = None
         is_window = isinstance(self._context.graph.node(edge.target_id).operator, WindowOperator)
-        if isinstance(read, SlicedRead) and is_window:  # its sort order divides a hot key's rows
+        if isinstance(read, SlicedRead) and is_window:  # computed in chunks of its sort order
             divided = divide_hot_keys(self._context, edge, read, result)
         elif isinstance(read, CoalescedRead) and read.merge_ranges:
             merged = merge_hot_groups(self._context, edge, read, result)
         if divided is not None:
-            (rows, task_ranges), layout = divided, None  # the range of subpartitions of each task
+            (rows, task_ranges), layout = divided, None  # no layout: rows of a key may be in several chunks
             spark_layout = verification.range_layout(layouts.layout(result.plan, output), task_ranges)
         elif isinstance(read, SlicedRead) and not is_window:
             rows, layout, spark_layout = self._sliced_rows(edge, read, result, output, joins_slices=joins_slices)
@@ -108,7 +108,7 @@ class LeafBuilder:
     def _sliced_rows(
         self, edge: StreamEdge, read: SlicedRead, result: StagedResult, output: Attributes, *, joins_slices: bool
     ) -> tuple[InternalRows, Partitioning | None, Partitioning | None]:
-        """Return the rows of slices, the layout that a join of slices relies on, and the layout to verify."""
+        """Return the rows of slices, the layout that a join of slices relies on, and the layout to verify (or None)."""
         edge_plan = self._context.plan.edges[edge.id]
         slices = [[(part.subpartitions, part.mappers) for part in task] for task in read.tasks]
         rows = exchange.read_slices(result, slices)
@@ -123,6 +123,6 @@ class LeafBuilder:
 def _whole_subpartitions_plan(edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan:
     """Return a plan that reads whole subpartitions of a result."""
     ranges = read.ranges if isinstance(read, CoalescedRead) and not is_broadcast(edge) else None
-    if isinstance(read, SlicedRead):
+    if isinstance(read, SlicedRead):  # for a window that could not be divided
         ranges = pack_exactly(SizeList(result.sizes[0]), len(read.tasks))
     return exchange.read_ranges(result, ranges)

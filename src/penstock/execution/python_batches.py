@@ -1,8 +1,8 @@
-"""Lets Spark pass rows to Python functions without measuring the bytes of batches if no batch can reach the limit.
+"""Turns off Spark's measuring of the bytes of batches for Python functions if no batch can reach the limit of bytes.
 
-The limit applies to everything that a thread runs: to every function of a step, and to earlier steps that run again
-because their files are lost. So the batches of a step are measured unless the maximum bytes of its rows are known, and
-all of its inputs were written by steps without measured batches.
+The limit is a setting of a thread. So it applies to all functions of a step, and to earlier steps that run again
+because their files are lost. Measuring is therefore only turned off if the rows of a step have a maximum size, and all
+of its inputs were written by steps that needed no limit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
 
 _ROUNDING_ROWS = 128
-"""Arrow rounds up buffer sizes, so a batch may take as many bytes as if it had this many rows more."""
+"""Arrow rounds up buffer sizes, so a batch may take as many bytes as a batch with this many additional rows."""
 
 
 class PythonBatches:
-    """Decides for each plan whether its batches are measured: always with a native engine (`spark_only` is false)."""
+    """Decides for each plan whether its batches are measured; always if a native engine is used (not `spark_only`)."""
 
     def __init__(self, *, spark_only: bool = True) -> None:
         self._spark_only = spark_only
@@ -37,10 +37,10 @@ class PythonBatches:
 
     @contextmanager
     def limit_if_needed(self, session: Session, plan: LogicalPlan, node_id: int | None = None) -> Iterator[None]:
-        """Measure batches only if the plan that this thread runs in the block needs the limit of bytes.
+        """Turn off the measuring of batches in the block, unless the plan that this thread runs there needs the limit.
 
-        `session` plans the plan, and has the limits of the user before and after the block. `plan` is everything that
-        runs, down to finished results. `node_id` is the node whose consumers read the result, or None.
+        `session` plans the query, and has the user's limits before and after the block. `plan` is everything that runs,
+        down to finished results. `node_id` is the node whose consumers read the result; None for a sink.
         """
         limits = batch_limits(session)
         widest = widest_row(plan, frozenset(self._bounded_rows)) if self._spark_only else None

@@ -34,7 +34,7 @@ class Results(Protocol):
 
 
 class NoResults:
-    """The results and trial writes of a job that is only explained: none."""
+    """Stand-in for the results and trial writes of a job that is only explained: there are none."""
 
     def get(self, node_id: int) -> None:
         """Return None."""
@@ -44,11 +44,11 @@ class NoResults:
         raise LookupError(f"no vertex that ends with node {node_id} has run")
 
     def file_ratio(self, edge: StreamEdge) -> float:  # noqa: ARG002
-        """Return 1: as many bytes on disk as exchanged bytes."""
+        """Return 1: assume that files have as many bytes as the exchange."""
         return 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> None:
-        """Return None: no number of tasks is measured."""
+        """Return None: without a trial write, no number of tasks is recommended."""
 
 
 class ResultStore:
@@ -77,7 +77,7 @@ class ResultStore:
         return result
 
     def result_info(self, vertex: JobVertex) -> ResultInfo | None:
-        """Return the result of a finished vertex for strategies; None for a sink."""
+        """Return the measured figures of a finished vertex's result, for strategies; None for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return None
@@ -99,7 +99,7 @@ class ResultStore:
         self._results.clear()
 
     def scanned_rows(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the number of rows read from each source of a finished vertex, as far as scans count rows."""
+        """Return the number of rows read from each source of a finished vertex, by node id, if its scan counts rows."""
         rows: dict[int, int] = {}
         try:
             self._count_rows(vertex, rows, shuffle_statistics.scanned_rows)
@@ -108,7 +108,7 @@ class ResultStore:
         return rows
 
     def retained_rows(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the number of rows of each source of a finished vertex that passed the filters directly above it."""
+        """Return how many rows of each source of a finished vertex passed the filters directly above it, by node id."""
         rows: dict[int, int] = {}
         self._count_rows(vertex, rows, shuffle_statistics.filtered_rows)
         return rows
@@ -119,7 +119,7 @@ class ResultStore:
         rows: dict[int, int],
         count: Callable[[PhysicalPlan, Mapping[int, LogicalNode]], dict[int, int]],
     ) -> None:
-        """Add the row counts of sources; none if a task may have run again, because its scans then counted again."""
+        """Add the counts of sources to `rows`, unless a task may have been rerun: its scans then counted rows twice."""
         sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
         leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
         if result is not None and leaves and result.is_counted_once:

@@ -32,7 +32,7 @@ log = logging.getLogger("penstock.scheduler")
 _SAMPLE_BYTES = 4 << 20
 """The exchanged bytes that are written as a sample to measure their size on disk."""
 _MAX_ATTEMPTS = 4
-"""The maximum attempts for a last stage whose tasks must run together; Spark itself retries all other stages."""
+"""The maximum attempts for a last stage that Spark does not retry, such as a barrier stage (`is_failed_last_stage`)."""
 
 
 class SinkTrials(Protocol):
@@ -56,7 +56,7 @@ class SinkWriter:
     def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
         """Write the rows of a vertex to its sink; return how many tasks write them, and how many read the inputs."""
         limits, below_limits = split_limits(logical)
-        if below_limits.kind == "LogicalRDD":
+        if below_limits.kind == "LogicalRDD":  # the vertex only reads its input
             leaf = fragment.without_layout(session, below_limits)
             input_tasks = rows_of(leaf).tasks
         else:
@@ -83,7 +83,7 @@ class SinkWriter:
         return None if reason is None else StageReport("nothing is written", reason)
 
     def file_ratio(self, edge: StreamEdge) -> float:
-        """Return the bytes on disk that a sink writes per exchanged byte, measured by writing a sample."""
+        """Return the bytes on disk that a sink writes per exchanged byte, measured with a sample; 1 if that fails."""
         context, result = self._context, self._results.staged(edge.source_id)
         subpartition = int(result.sizes[0].argmax())
         cumulative_bytes = np.cumsum(result.mapper_bytes([subpartition])[:, 0])
@@ -96,7 +96,7 @@ class SinkWriter:
         return size / int(cumulative_bytes[tasks - 1]) if size else 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
-        """Write the first rows of a sink, see `SinkTrials`: those of a subpartition that an upstream task wrote."""
+        """Write first rows, see `SinkTrials`: what an upstream task wrote to the largest subpartition."""
         context, result = self._context, self._results.staged(edge.source_id)
         subpartition = int(result.sizes[0].argmax())
         mapper = int(result.mapper_bytes([subpartition])[:, 0].argmax())
@@ -107,7 +107,7 @@ class SinkWriter:
 
     @contextmanager
     def _sample(self, edge: StreamEdge, group: str, subpartition: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
-        """Yield the rows of a subpartition that a range of upstream tasks wrote."""
+        """Yield a DataFrame of the rows that a range of upstream tasks wrote to a subpartition."""
         context, result = self._context, self._results.staged(edge.source_id)
         with context.sessions.use() as session, context.thread(session, group, "first rows of a sink"):
             rows = exchange.read_slices(result, [[((subpartition, subpartition + 1), mappers)]])

@@ -59,7 +59,7 @@ class VertexRun:
 
 
 class VertexRunner:
-    """Runs the vertices of a job; each vertex runs on its own thread."""
+    """Runs the vertices of a job; the scheduler calls `run` on a separate thread for each vertex."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -86,7 +86,7 @@ class VertexRunner:
         return {node.id: key_filter for node in nodes if (key_filter := self._filters.source_filter(node)) is not None}
 
     def filtered_scan(self, node_id: int) -> LogicalPlan:
-        """Return a source's scan with its dynamic filters on top."""
+        """Return a source's leaf with the query's filters directly above it, and with its dynamic filters on top."""
         plan = self._context.plan.sources[node_id].filtered
         return self._filters.apply(self._context.graph.node(node_id), plan)
 
@@ -118,7 +118,7 @@ class VertexRunner:
                         because="Spark requires another partitioning for an operator with several inputs",
                     )
                 run = self._run(vertex, replace(setup, has_common_layout=False), session, scan_sessions)
-        # A result without stages has not run yet; its readers will run it with these settings.
+        # The sessions are reused, except those of a result without stages: its readers run it with their settings.
         if not isinstance(run.result, StagedResult) or run.result.stages:
             for used_session in (session, *scan_sessions.values()):
                 sessions.give_back(used_session)
@@ -144,7 +144,7 @@ class VertexRunner:
         }
         is_sliced = any(isinstance(read, SlicedRead) for read in setup.edges.values())
         if vertex.tail_id in self._context.sinks and is_sliced:
-            # A task whose input was sized for a single file has few partitions, and need not sort its rows by them.
+            # Input that was sized for a file has few partition values: a task opens a file for each, and need not sort.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_MAX_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
         if any(has_late_values(top) for top in tops if top is not None):
@@ -158,7 +158,7 @@ class VertexRunner:
         for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
             if edge.target_id in stages and isinstance(edge.partitioner, _REPORTING_PARTITIONERS):
                 reports = stages[edge.target_id].reports()
-                latest = max((report["stage"] for report in reports), default=0)  # another job may have run it, too
+                latest = max((report["stage"] for report in reports), default=0)  # earlier jobs may share the stage
                 by_task |= {report["index"]: report for report in reports if report["stage"] == latest}
         return [by_task[index] for index in sorted(by_task)]
 
@@ -181,7 +181,7 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
     sliced: dict[int, dict[str, SlicedRead]] = {}
     for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
         result = results.finished(edge.source_id)
-        if is_broadcast(edge) or not isinstance(result, StagedResult):  # always read whole
+        if is_broadcast(edge) or not isinstance(result, StagedResult):  # such results are always read whole
             continue
         match setup.read_of(edge.id):
             case CoalescedRead(ranges, merge_ranges):

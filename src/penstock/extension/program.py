@@ -26,10 +26,10 @@ RUN_BY_PENSTOCK = "taken"
 
 @dataclass(frozen=True, slots=True)
 class QuerySummary:
-    """Summary of a query: the name and the id of its `job`, and the number of its `vertices`.
+    """Summary of a query: the `name`, the id (`job`) and the `state` of its job, and the number of its `vertices`.
 
-    `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are texts.
-    `statement` is the SQL text, None for a DataFrame action.
+    `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are the
+    texts that users see. `statement` is the SQL text, None for a DataFrame action.
     """
 
     name: str
@@ -51,12 +51,12 @@ class QuerySummary:
         return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return plain values for JSON, in which the key of `decisions` is ``decided``."""
         return {"decided" if name == "decisions" else name: value for name, value in asdict(self).items()}
 
 
 class Program:
-    """A running program, the summaries of its queries, and the query runner of each of its Spark applications."""
+    """A running program: the query runners of its Spark applications, and summaries of the queries that they ran."""
 
     def __init__(self, *, progress: bool = False) -> None:
         self._progress = progress
@@ -68,7 +68,7 @@ class Program:
         try:
             self.runners.append(install(session, {}, progress=self._progress))
             self._bridge = Bridge(session)
-            query_hook.query_counts(self._bridge)  # loads the class, which also works after the application's end
+            query_hook.query_counts(self._bridge)  # loads its Java class for calls after the end of Spark
         except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 

@@ -45,7 +45,7 @@ log = logging.getLogger("penstock.extension")
 
 
 class WriterSink(ResultSink):
-    """Represents Spark's writer, so that the sink options decide the number of tasks of the last stage."""
+    """Sink that stands for Spark's writer, so that sink options decide the number of tasks of the last stage."""
 
     def __init__(self, fetch: Callable[[DataFrame], Any], command: WriteCommand, config: Configuration) -> None:
         super().__init__(SPARK_WRITER, fetch)
@@ -171,7 +171,7 @@ class JobRunner:
             del self._running[query.number]
 
     def _rows(self, query: DelegatedQuery, job: Job, config: Configuration | ConfigError) -> PhysicalPlan:
-        """Run all stages of a query but the last as a job; return a plan of its rows.
+        """Run a query as a job, usually without its last stage; return a plan of the rows, which Spark then runs.
 
         Raise `PenstockError` if an option is wrong, or the job fails or is cancelled.
         """

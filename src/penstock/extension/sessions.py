@@ -40,7 +40,7 @@ ENABLED_SETTING = f"spark.penstock.{ENABLED.key}"
 
 @dataclass(slots=True, eq=False)
 class _EnabledBlock:
-    """A block of `enabled`, with the session's setting and the application's service before it."""
+    """An open block of `enabled`, with the session's setting and the application's query service before the block."""
 
     session: SparkSession
     setting_before: str | None
@@ -52,7 +52,7 @@ _LOCK = threading.Lock()
 
 
 def _close(bridge: Bridge, closed: _EnabledBlock) -> None:
-    """Restore what was set before a block, or let the block that was entered next restore it later."""
+    """Restore what was set before a block; if later blocks are open, the earliest of them restores it at its end."""
     index = _OPEN_BLOCKS.index(closed)
     later, _ = _OPEN_BLOCKS[index + 1 :], _OPEN_BLOCKS.pop(index)
     if later:
@@ -139,7 +139,7 @@ def install(
     *,
     progress: bool = False,
 ) -> JobRunner:
-    """Run the queries of an application's sessions unless their setting ``enabled`` is false; return the runner."""
+    """Let Penstock run the queries of an application, except in sessions that disable it; return the runner."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
@@ -186,7 +186,7 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
 
     Blocks of several threads may overlap. The options of the block that was entered last apply to all of them.
 
-    `spark` is the session; if None, the active session. `options` are as in `enable`.
+    `spark` is the session; if None, the active session. `options` are the other arguments of `enable`.
 
     >>> with penstock.enabled(spark):
     ...     spark.range(100).selectExpr("id % 2 AS parity").distinct().count()
@@ -212,7 +212,7 @@ def _run_exit_queries_in_spark(bridge: Bridge) -> None:
     _EXIT_BRIDGE.append(bridge)
 
     def end() -> None:
-        with suppress(Exception):  # the JVM has already ended
+        with suppress(Exception):  # the JVM may have ended already
             query_hook.end_delegation(bridge)
 
     call_at_exit(end)

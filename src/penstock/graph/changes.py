@@ -52,7 +52,7 @@ class GraphChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changes."""
+        """Whether no node and no edge changes."""
         return not self.nodes and not self.edges
 
     def applied_to(self, graph: StreamGraph) -> StreamGraph:
@@ -63,7 +63,7 @@ class GraphChange:
     def between(
         cls, before: StreamGraph, after: StreamGraph, nodes: Iterable[int], edges: Iterable[str]
     ) -> GraphChange:
-        """Return the change from one graph to another; they may differ only in `nodes` and `edges`, given by id."""
+        """Return the change between two graphs that differ at most in the nodes and edges with these ids."""
         node_pairs = ((before.node(node_id), after.node(node_id)) for node_id in dict.fromkeys(nodes))
         edge_pairs = ((before.edge(edge_id), after.edge(edge_id)) for edge_id in dict.fromkeys(edges))
         return cls(
@@ -87,7 +87,7 @@ class RefusedChange:
 
 
 class GraphListener(Protocol):
-    """Listener that is notified of changes of a graph; it must neither block nor raise."""
+    """Listener that is notified of applied and refused changes of a graph; it must neither block nor raise."""
 
     def on_graph_changed(self, change: GraphChange) -> None:
         """Handle a change."""

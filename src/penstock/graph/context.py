@@ -1,4 +1,4 @@
-"""The view of the stream graph through which strategies change its pending part."""
+"""The view of the stream graph through which strategies change its pending part: nodes without a vertex."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class StreamGraphContext:
         return self._owner.release(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
-        """Change edges: all of the batch, or none; return whether anything changed.
+        """Change edges as requested, or none if any request is refused; return whether anything changed.
 
         A request is refused if the edge's target is frozen. A new partitioner is also refused if the edge is FORWARD.
         FORWARD is refused if the source is frozen or has several consumers, or if the user set different numbers of
-        tasks for the two vertices. If the source has several consumers, only BROADCAST, RESCALE and the partitioners
-        with an alternative to FORWARD are allowed. The reason for a refusal is logged by ``penstock.graph``.
+        tasks for the two vertices. If the source has several consumers, only BROADCAST, RESCALE and the ``ForwardFor``
+        partitioners (as RESCALE or HASH) are allowed. The logger ``penstock.graph`` logs the reason for a refusal.
         """
         return self._apply_or_refuse(self._plan(requests))
 
     def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
-        """Change nodes: all of the batch, or none; return whether anything changed.
+        """Change nodes as requested, or none if any request is refused; return whether anything changed.
 
         Changes of frozen nodes are refused. Raise `GraphError` if a request gives a node an operator of another kind.
         """
@@ -166,7 +166,7 @@ class StreamGraphContext:
 
 
 def chained_nodes(graph: StreamGraph, node_id: int) -> set[int]:
-    """Return the ids of all nodes that are chained to a node (`StreamEdge.is_forward`), including its own."""
+    """Return the ids of all nodes that edges with `StreamEdge.is_forward` connect to a node, including its own."""
 
     def neighbours(current: int) -> list[int]:
         sources = [e.source_id for e in graph.in_edges(current) if e.is_forward]

@@ -66,7 +66,7 @@ class JobGraph:
         self._vertices[vertex.id] = vertex
 
     def vertex(self, vertex_id: JobVertexID) -> JobVertex:
-        """Return a vertex; raise `GraphError` if there is none with the id."""
+        """Return a vertex; raise `GraphError` if no vertex has the id."""
         if vertex_id not in self._vertices:
             raise GraphError(f"the job graph has no vertex {vertex_id}")
         return self._vertices[vertex_id]

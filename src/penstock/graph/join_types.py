@@ -70,7 +70,7 @@ class JoinType(StrEnum):
         return side in _RULES[self].hash
 
     def can_filter(self, side: Side) -> bool:
-        """Whether rows of a side without a match can be dropped before the join."""
+        """Whether rows of a side that match no row of the other side can be dropped before the join."""
         return side in _RULES[self].filter
 
     def can_split(self, side: Side) -> bool:

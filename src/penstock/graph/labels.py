@@ -63,7 +63,7 @@ def side_name(join: JoinOperator, side: Side) -> str:
     """Return the label of a join side: ``customer with nation``."""
     join_side = join.side(side)
     first, *others = join_side.tables or (f"the {side} side",)
-    # With that many tables, only the largest are stored, so the sources are counted.
+    # At the maximum, some tables may not be stored, so the number of sources is used instead.
     total = len(join_side.sources) - 1 if len(join_side.tables) == MAX_NAMED_TABLES else 0
     groups = "groups of " if join_side.is_aggregated else ""
     number = max(len(others), total)
@@ -85,8 +85,8 @@ def on_keys(join: JoinOperator, side: Side) -> str:
 def join_name(join: JoinOperator, first: Side = Side.LEFT) -> str:
     """Return the label of a join: ``orders join customer on o_custkey``; it starts with the side `first`.
 
-    With many tables below both sides, the labels of both may be equal: ``groups of orders with 9 more tables join
-    others like them on o_custkey``.
+    If the labels of both sides are equal, the second is replaced: ``groups of orders with 9 more tables join others
+    like them on o_custkey``.
     """
     if not (join.left.tables or join.right.tables):
         return f"join{on_keys(join, first)}"
@@ -107,7 +107,7 @@ def has_user_name(node: StreamNode) -> bool:
 
 
 def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
-    """Return the labels of the sources below a node."""
+    """Return the labels of the sources below a node, in the order of the inputs."""
     tables: dict[str, None] = {}
     for current in reachable(node_id, lambda n: [edge.source_id for edge in reversed(graph.in_edges(n))]):
         operator = graph.node(current).operator
@@ -136,7 +136,7 @@ _LABELS = {
 _ROW_RETURNING_SINKS = {"collect", "to_arrow", "to_pandas", "count", "materialize", "rows", "show"}
 """Sinks that return rows, or a result computed from rows, to the program."""
 SPARK_WRITER = "Spark's writer"
-"""The sink of a query whose rows Spark writes."""
+"""The name of the sink of a query whose rows Spark writes."""
 _PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
 """Names of Calc nodes that users need not see."""
 
@@ -271,5 +271,5 @@ def column_names(nodes: Iterable[StreamNode]) -> dict[str, str]:
 
 
 def with_column_names(text: str, names: Mapping[str, str]) -> str:
-    """Return the text of a partitioner with the names (by id) of columns that Spark calls ``none#12``."""
+    """Return a partitioner's text in which columns that Spark calls ``none#12`` have names; `names` has them by id."""
     return _NAMELESS_COLUMN.sub(lambda match: names.get(match[1], match[0]), text)

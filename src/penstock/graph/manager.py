@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AdaptiveGraphManager:
-    """Creator of the job graph: nodes connected by FORWARD edges become a vertex when all their inputs have finished.
+    """Creator of the job graph: chained nodes (`StreamEdge.is_forward`) become a vertex when its inputs have finished.
 
     Chains without exchanged inputs (sources and the nodes chained to them) become vertices at once, unless they are
     deferred. A node that is part of a vertex is frozen, with its input edges. `initialize` is called with the manager
@@ -90,7 +90,7 @@ class AdaptiveGraphManager:
             self._listener.on_graph_changed(change)
 
     def refuse(self, refused: RefusedChange) -> None:
-        """Record that a change was refused."""
+        """Notify the listener of a refused change."""
         if self._listener is not None:
             self._listener.on_change_refused(refused)
 

@@ -30,7 +30,7 @@ class FilterPath:
     the id of the scan that reads the first key, or None if the key is computed.
 
     `prunes` says whether the lowest target is a source that can skip data by the keys, such as partitions or rows of a
-    database. `exact` says whether it can do so only if the filter has exact keys.
+    database. `exact` says whether it can do so only if the filter stores exact keys.
     """
 
     side: Side
@@ -67,12 +67,12 @@ class OperatorKind(StrEnum):
 
 
 CONCATENATING_KINDS = frozenset({OperatorKind.UNION, OperatorKind.OPAQUE})
-"""Operators that run the tasks of all their inputs, so the parallelism of an input applies only to that input."""
+"""Operators that have the tasks of all their inputs, like Spark's union, so each input has its own parallelism."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator without further properties."""
+    """The base of all operators, and an operator of a kind without further properties."""
 
     kind: OperatorKind
 

@@ -12,7 +12,7 @@ _UNIQUE_SUFFIX = re.compile(r"~\d+$")
 
 
 def key_text(key: str) -> str:
-    """Return an expression key without the suffix that makes it unique (``ExpressionKeys.java``)."""
+    """Return the text of a key without the suffix by which ``ExpressionKeys.java`` makes it unique."""
     return _UNIQUE_SUFFIX.sub("", key)
 
 

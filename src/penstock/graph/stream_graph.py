@@ -140,13 +140,13 @@ class StreamGraph:
         return tuple(self._edges.values())
 
     def node(self, node_id: int) -> StreamNode:
-        """Return a node; raise `GraphError` if there is none with the id."""
+        """Return a node; raise `GraphError` if no node has the id."""
         if node_id not in self._nodes:
             raise GraphError(f"the graph has no node {node_id}")
         return self._nodes[node_id]
 
     def edge(self, edge_id: str) -> StreamEdge:
-        """Return an edge; raise `GraphError` if there is none with the id."""
+        """Return an edge; raise `GraphError` if no edge has the id."""
         if edge_id not in self._edges:
             raise GraphError(f"the graph has no edge {edge_id}")
         return self._edges[edge_id]
@@ -167,7 +167,7 @@ class StreamGraph:
 
 
 def reachable(start: int, neighbours: Callable[[int], Iterable[int]]) -> Iterator[int]:
-    """Yield a node and all nodes that `neighbours` leads to, each once; the last neighbour of a node comes first."""
+    """Yield a node and all nodes that `neighbours` leads to, each once, depth-first from the last neighbour."""
     seen, todo = {start}, [start]
     while todo:
         current = todo.pop()

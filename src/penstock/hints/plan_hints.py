@@ -27,8 +27,8 @@ class RequestedExchange:
 
     `adaptive` and `max_traverse_size` are the arguments of the call, None to use the options. A `pointwise` exchange is
     a rescale instead of a rebalance. `function` consumes the rows, as pandas DataFrames if `is_pandas`; None if other
-    operators do. `schema` is the schema of its result. `function_operator` is the node with `function` if the exchange
-    is a ``repartition(n)`` in Spark's plan.
+    operators consume them. `schema` is the schema of its result. `function_operator` is only set if the exchange stands
+    for a ``repartition(n)`` of the user: it is the operator in Spark's plan that calls `function`.
     """
 
     adaptive: bool | None = None
@@ -45,10 +45,10 @@ class RequestedExchange:
             raise RebalanceError.bad_traverse_size(size)
 
     def resolve_options(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
-        """Return whether the exchange is adaptive, and how many consumers it compares.
+        """Return whether the exchange is adaptive, and how many consumers it compares to pick the least loaded.
 
-        The arguments of the call override the options. A call with only a traverse size is adaptive. An exchange with a
-        single consumer is not; `channels` is the number of consumers, None if it is not decided yet.
+        The arguments of the call override the options. A call with only a traverse size is adaptive. An exchange to a
+        single consumer never is; `channels` is the number of consumers, None if it is not decided yet.
         """
         adapts = self.adaptive
         if adapts is None:
@@ -93,8 +93,8 @@ class ConsumerStage:
     """The consumer function of an exchange that runs in the same Spark stage as the exchange.
 
     `hint` has the settings of the user, completed by the options. `reports` returns the reports of its tasks so far.
-    `with_options` returns a function that builds the stage for the options of a job, or None if these do not change the
-    stage. The field itself is None for a stage that was built for a job.
+    `with_options`, called with the options of a job, returns a function that builds the stage for them, or None if they
+    do not change the stage. The field is None if the stage was already built for a job.
     """
 
     hint: PlanHint
@@ -110,7 +110,7 @@ def smallest_bound(*bounds: int | None) -> int | None:
 def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
     """Return a DataFrame with a hint at the top of its plan; the hint exists as long as any plan contains it.
 
-    `partitions` is the number of partitions in plain Spark; None for partitions of about 64 MiB.
+    `partitions` is the number of partitions if plain Spark runs the plan; None for partitions of about 64 MiB.
     """
     below = dataframes.hint_below(df) if hint.exchange is None else None
     if isinstance(below, PlanHint) and below.exchange is None:
@@ -128,7 +128,7 @@ def hint_of_number(number: int) -> PlanHint:
 
 
 def register_consumer_stage(df: DataFrame, stage: ConsumerStage) -> None:
-    """Register a consumer stage for the function at the top of a DataFrame, the latest ``mapInArrow`` call."""
+    """Register a consumer stage for the function of a DataFrame that a ``mapInArrow`` call has just returned."""
     barrier.attach_to_function(df, stage)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_NAME_CHARACTERS = 300
 """Maximum length of a name or of an operator's description in the log."""
 _MAX_SUBPARTITION_SIZES = 400
-"""Maximum number of subpartition sizes in the log; of more, the largest of each group of neighbours is logged."""
+"""Maximum number of subpartition sizes in the log. If there are more, only the largest of each group of neighbours."""
 _MAX_MESSAGE_CHARACTERS = 4000
 
 
@@ -50,7 +50,7 @@ class EventLines:
     def lines_of(self, event: JobStatusEvent) -> Iterator[Event]:
         """Yield the lines of an event."""
         for values in self._convert(event):
-            yield {"type": values["type"], "at": event.at, **values}  # starts with `type` and `at`
+            yield {"type": values["type"], "at": event.at, **values}  # `type` and `at` are first in a line
 
     def _convert(self, event: JobStatusEvent) -> Iterator[dict[str, Any]]:
         match event:
@@ -75,7 +75,7 @@ class EventLines:
             case DecisionRecorded(decision) | DecisionSettled(decision):
                 yield _decision_line(decision)
             case ErrorOccurred(error, trace, vertex_id):
-                # Masking long texts is slow, so cut them first, at twice the length. A secret at the cut is not logged.
+                # Masking is slow, so cut long texts first; the second cut usually removes a secret split by this cut.
                 message = mask(str(error)[: 2 * _MAX_MESSAGE_CHARACTERS])[:_MAX_MESSAGE_CHARACTERS]
                 trace = mask(trace[-2 * _MAX_MESSAGE_CHARACTERS :])[-_MAX_MESSAGE_CHARACTERS:]
                 yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
@@ -237,7 +237,7 @@ def subpartitions_per_bar(count: int) -> int:
 
 
 def _node_changes(old_node: StreamNode, node: StreamNode) -> Iterator[tuple[str, str]]:
-    """Yield the texts before and after each change of a node, except changes of facts that only strategies read."""
+    """Yield, for each change of a node, texts before and after it; changes that only strategies read are omitted."""
     if old_node.parallelism != node.parallelism:
         yield f"parallelism {old_node.parallelism}", f"parallelism {node.parallelism}"
     if old_node.max_parallelism != node.max_parallelism:

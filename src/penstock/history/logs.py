@@ -51,7 +51,7 @@ class LogReader:
 
 
 class History:
-    """The event logs in a folder without its subfolders. If a local folder is missing, a listing raises `HistoryError`.
+    """The event logs directly in a folder. If a local folder is missing, a listing raises `HistoryError`.
 
     `unreadable_count` is the number of logs that could not be read when the jobs were last listed.
     """
@@ -69,7 +69,7 @@ class History:
         return sorted((entry for entry in self._folder.entries() if entry[0].endswith(SUFFIX)), reverse=True)
 
     def summaries(self) -> list[Summary]:
-        """Return the summaries of all readable logs, newest first; only both ends of changed logs are read."""
+        """Return the summaries of all readable logs, newest first; read only both ends of each changed log."""
         summaries, headers, reasons_by_log = [], {}, {}
         for name, size, modified in self.list_logs():
             cached = self._headers.get(name)
@@ -89,7 +89,7 @@ class History:
         return summaries
 
     def _log_unreadable(self, reasons_by_log: dict[str, str]) -> None:
-        """Log the number of unreadable logs if it has changed and is not 0."""
+        """Store the number of unreadable logs, and log it if it has changed and is not 0."""
         if reasons_by_log and len(reasons_by_log) != self.unreadable_count:
             name, reason = next(iter(reasons_by_log.items()))
             log.warning("%s cannot be read: %s: %s", show_count(len(reasons_by_log), "event log"), name, reason)

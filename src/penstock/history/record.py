@@ -1,4 +1,4 @@
-"""Records of jobs and their parts, created from lines of event logs; the web page and the terminal show records."""
+"""Records of jobs and of their operators, vertices and tasks, built from event logs for the web page and terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _decode_figure(figure: int) -> int | None:
 
 
 def _load(record_type: type[RecordType], values: Mapping[str, Any], /, **overrides: Any) -> RecordType:
-    """Return a record with the values that it has fields for; the log of a newer release may contain more values."""
+    """Return a record with `overrides` and those `values` that it has fields for; newer releases may log more."""
     fields: Mapping[str, Any] = record_type.__dataclass_fields__  # type: ignore[attr-defined]
     return record_type(**{name: value for name, value in values.items() if name in fields} | overrides)
 
@@ -77,7 +77,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """An edge between two node ids; `words` describe how its rows are distributed; empty if they stay in their task."""
+    """An edge from node `source` to `target`; `words` says how rows are distributed (empty: they stay in the task)."""
 
     id: str
     source: str
@@ -89,19 +89,19 @@ class EdgeRecord:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> EdgeRecord:
-        """Load an edge; logs of older releases have no words."""
+        """Load an edge; logs of older releases lack `words`, which is then derived from the partitioner."""
         words = values.get("words")
         return _load(cls, values, words=edge_label(_partitioner(values["partitioner"]), {}) if words is None else words)
 
     @property
     def distribution(self) -> str:
-        """How its rows are distributed, for users."""
+        """Text for users that says how the rows are distributed."""
         return self.words or "in the same task"
 
 
 @dataclass(frozen=True, slots=True)
 class VertexInput:
-    """An input of a vertex: the ids of the vertex that it reads and of the edge between them."""
+    """An input of a vertex: the id of the upstream vertex, and the id of the edge from there."""
 
     vertex: str
     edge: str
@@ -167,13 +167,13 @@ class VertexRecord:
 
     @property
     def ended(self) -> float | None:
-        """The time when the vertex ended; None before that, and if the driver died before."""
+        """The time when the vertex ended, in seconds since the epoch; None if unfinished, also after a driver crash."""
         return next((at for state, at in self.timestamps.items() if state in END_STATES), None)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task that has ended, see `penstock.spark.run.jobs.TaskRun`; logs of older releases have no attempts."""
+    """A task of an ended vertex, see `penstock.spark.run.jobs.TaskRun`; older logs lack `attempt` (of the stage)."""
 
     stage: int
     index: int
@@ -190,7 +190,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """The totals over all tasks of a stage, see `penstock.spark.run.jobs.StageFigures`."""
+    """The totals of the last attempt of a stage, see `penstock.spark.run.jobs.StageFigures`."""
 
     id: int
     tasks: int
@@ -201,7 +201,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """The optimizer's change of a node or edge, and the sentence and id of its decision, which users see if `shown`."""
+    """A change of a node or edge by the optimizer; users see the `sentence` of its `decision` (an id) if `shown`."""
 
     at: float
     what: str
@@ -242,13 +242,13 @@ class ErrorRecord:
 
 @dataclass
 class JobRecord:
-    """The state of a job, updated by `apply`. Times are in seconds since the epoch; `changed` is the last event's.
+    """The state of a job, updated by `apply`. Times are in seconds since the epoch; the last event was at `changed`.
 
     `query` is the origin of the query: its SQL text, the user's line, whether Spark delegated it (``of_spark``), and
-    the address of Spark's page of the execution that waits for the job. `application` is the id of the Spark
-    application and the address of its pages. `nodes` and `edges` are the current stream graph, by ids; `vertices` the
-    job vertices created so far, in order. `tasks` and `stages` are those of each ended vertex, by its id. `spark` is
-    Spark's version, and `pending` the number of operators that are not part of a vertex yet.
+    the address in Spark's UI of the SQL execution that waits for the job. `application` is the id of the Spark
+    application and the address of its UI. `nodes` and `edges` are the current stream graph, by id; `vertices` are the
+    job vertices created so far, in order. `tasks` and `stages` are those of ended vertices, by vertex id. `host` and
+    `pid` identify the driver, `spark` is Spark's version, and `pending` is the number of operators without a vertex.
     """
 
     id: str = "?"
@@ -375,7 +375,7 @@ class JobRecord:
         return counts | {"pending-operators": self.pending}
 
     def seconds(self, now: float) -> float:
-        """Return the duration of the job so far, in seconds."""
+        """Return the seconds from the start of the job to its end, or to the time `now` if it has not ended."""
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)
 
     def summary(self, last_seconds: float | None = None) -> JobSummary:
@@ -394,7 +394,7 @@ def _partitioner(text: str) -> Partitioner:
         return HashPartitioner(keys)
     if name == RangePartitioner.name:
         return RangePartitioner(keys)
-    # Of the other partitioners, only the adaptive ones have arguments: the number of compared consumers.
+    # Of the other partitioners, only the adaptive ones have arguments: the number of compared tasks, which labels omit.
     return AdaptiveRebalancePartitioner(0) if arguments else _PARTITIONERS.get(name, RESCALE)
 
 

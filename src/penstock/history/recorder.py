@@ -33,7 +33,7 @@ _MAX_TASKS = 200
 class JobRecorder:
     """A listener of a job that updates the job's record and passes log lines to `write`, such as `EventLog.write`.
 
-    If `bridge` is None, tasks and the Spark application are not recorded.
+    If `bridge` is None, tasks, stages, the Spark application and Spark's version are not recorded.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ def _query_values(origin: QueryOrigin | None) -> dict[str, str | bool | None] | 
         "statement": origin.statement,
         "line": origin.line and mask(origin.line),
         "page": origin.page,
-        "of_spark": origin.is_delegated,  # the key of the first release
+        "of_spark": origin.is_delegated,  # event logs have used this key since the first release
     }
 
 

@@ -23,10 +23,10 @@ log = logging.getLogger("penstock.history")
 _LOG_NAME = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}" + re.escape(SUFFIX))
 """The names of event logs; other files in the folder are not touched."""
 _CLEANUP_INTERVAL = 600.0
-"""Seconds between two clean-ups of a folder: listing an object store takes seconds and costs money."""
+"""Minimum seconds between two clean-ups of a folder: listing an object store takes seconds and costs money."""
 
 _NEXT_CLEANUP: dict[str, float] = {}
-"""The monotonic time of the next clean-up of each folder, by path; several environments may share a folder."""
+"""The earliest monotonic time of each folder's next clean-up, by path; several environments may share a folder."""
 _CLEANUP_LOCK = threading.Lock()
 
 _Entry = tuple[str, int, float]
@@ -41,9 +41,9 @@ class RetentionLimits:
     max_bytes: int | None = None
 
     def expired(self, entries: Sequence[_Entry], now: float) -> list[_Entry]:
-        """Return the logs beyond the limits, oldest first."""
+        """Return the logs beyond the limits at the time `now` (seconds since the epoch), oldest first."""
         expired, total = [], 0
-        for entry in sorted(entries, reverse=True):  # names begin with the start time
+        for entry in sorted(entries, reverse=True):  # newest first: names begin with the start time
             _, size, modified = entry
             total += size
             is_too_old = self.max_age_seconds is not None and now - modified > self.max_age_seconds
@@ -61,7 +61,7 @@ class Retention:
         self._path = path
 
     def apply_in_background(self) -> None:
-        """Remove expired logs on a background thread, unless the folder was cleaned recently; log errors."""
+        """Remove expired logs on a background thread, if there are limits and no recent clean-up; log errors."""
         now = time.monotonic()
         if self._limits == RetentionLimits():
             return
@@ -89,7 +89,7 @@ class Retention:
         return True
 
     def _must_stay(self, entry: _Entry) -> bool:
-        """Whether the log may belong to a running job, or need not be removed."""
+        """Whether a log must not be removed: its job may still run, or another driver has removed the log."""
         name, size, modified = entry
         try:
             header = LogHeader.of(self._folder, name, size)

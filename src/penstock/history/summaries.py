@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _HEAD_BYTES, _TAIL_BYTES = 1 << 16, 1 << 12
 """The bytes of the first reads at the beginning and at the end of a log; nearly always enough."""
 _GROWTH_FACTOR = 4
-"""The factor between the sizes of a read and the next, larger read."""
+"""How many times larger the next read is if the previous read was too short."""
 
 _TIME_LIMIT = 253_402_300_800.0
 """The year 10000 in seconds since the epoch; later times cannot be formatted."""
 _PID_LIMIT = 1 << 31
-"""Process ids are smaller on every system."""
+"""Process ids are below this number on every system."""
 _STALE_SECONDS = 3600.0
 """Seconds without a change after which an unfinished log of another machine counts as interrupted."""
 
@@ -46,7 +46,7 @@ def is_driver_alive(host: str, pid: int, modified: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a job; times are in seconds since the epoch, `changed` is that of the last event."""
+    """The summary of a job; times are in seconds since the epoch, and `changed` is the time of the last event."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class Summary:
         )
 
     def seconds(self, now: float) -> float:
-        """Return the duration of the job so far, in seconds."""
+        """Return the seconds from the start of the job to its end, or to the time `now` if it has not ended."""
         return (self.ended if self.ended is not None else now) - self.started
 
     @property
@@ -109,7 +109,7 @@ class LogHeader:
         return header
 
     def check(self) -> None:
-        """Raise `ValueError` for a value of an unexpected type or size; other users may have written the log."""
+        """Raise `ValueError` for a value of an unexpected type or size, because other users may write to the folder."""
         job = self.summary
         times = [job.started, job.changed, *([] if job.ended is None else [job.ended])]
         checks = {

@@ -70,4 +70,4 @@ class Meter(Protocol):
     """A consumer of metric values."""
 
     def add(self, instrument: Instrument, value: float, label: str = "") -> None:
-        """Add a value to a counter, or record it in a histogram; `label` is the value of the label."""
+        """Add a value to a counter or gauge, or record it in a histogram; `label` is the value of the only label."""

@@ -25,7 +25,7 @@ class JobMetrics:
         self._not_shuffled: dict[int, int] = {}  # the bytes that each decision saves from being shuffled, by its id
 
     def on_events(self, events: Sequence[JobStatusEvent]) -> None:
-        """Count events; part of `JobStatusListener`."""
+        """Update the metrics for events; part of `JobStatusListener`."""
         for event in events:
             match event:
                 case JobStateChanged():
@@ -70,7 +70,7 @@ class JobMetrics:
                 self._add(instrument, value)
 
     def _count_outcome(self, decision: Decision) -> None:
-        # "instead" is the key of the fallback; later updates of the outcome contain it too.
+        # The key "instead" marks a fallback; later updates of the outcome contain it too, and are not counted again.
         if "instead" in decision.outcome and decision.id not in self._not_carried_out:
             self._not_carried_out.add(decision.id)
             self._not_shuffled.pop(decision.id, None)

@@ -1,4 +1,4 @@
-"""Strategies that change the pending part of a running job. They do not use Spark."""
+"""Strategies that change the part of a running job that has not started. This package does not depend on Spark."""
 
 from penstock.optimizer.strategy import (
     OperatorsFinished,

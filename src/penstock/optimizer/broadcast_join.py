@@ -12,7 +12,7 @@ After::
                        ├─▶ join ─▶ ...
     users ──BROADCAST──┘               RESCALE instead of FORWARD if orders cannot share the vertex
 
-Sides, order and thresholds follow the adaptive broadcast join of Flink.
+The allowed sides, the order in which they are tried and the threshold follow Flink's adaptive broadcast join.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _limit_text(context: StrategyContext) -> str:
 def _explanation(join: EquiJoin, side: Side, size: int, refusal: str, context: StrategyContext) -> Explanation:
     """Return the explanation of a broadcast; called before the graph changes.
 
-    `refusal` is the reason why the other side is not broadcast; empty if users do not see it.
+    `refusal` is the reason why the other side is not broadcast; empty if there is none, or if users do not see it.
     """
     probe, resources, location = join.edges[side.other], context.resources, join.name(side.other)
     name, other_name = join.side_names(side)
@@ -66,7 +66,7 @@ def _explanation(join: EquiJoin, side: Side, size: int, refusal: str, context: S
 
 
 def _scanned_bytes(node_id: int, context: StrategyContext) -> int | None:
-    """Return the bytes of the source below a node if there are only `CalcOperator` in between, else None."""
+    """Return the bytes of the source at or below a node, if only chained `CalcOperator` are in between; else None."""
     graph = context.stream_graph
     node = graph.node(node_id)
     while not isinstance(node.operator, ScanOperator):
@@ -82,7 +82,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[int, Side], str] = {}
-        """The reason why a side of a join is not broadcast; empty if users do not see it."""
+        """The reason why a side is not broadcast, by the id of its join and the side; empty if users do not see it."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Turn joins with a small side into broadcast joins."""
@@ -143,7 +143,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
         if is_hashed(probe):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
-            if not context.is_frozen(probe.source_id):
+            if not context.is_frozen(probe.source_id):  # else its rows are already hash partitioned
                 requests += restore_hash_requests(relying_edges(context.stream_graph, build.target_id))
         elif probe.is_forward:  # the join no longer relies on the hash partitioning
             requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))

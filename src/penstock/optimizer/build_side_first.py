@@ -11,7 +11,7 @@ After::
     orders waits for users. Once users is measured, orders is chained to a broadcast join and never shuffled, or
     it is shuffled without the rows that the keys of users filter out.
 
-A source also waits for a side of another join whose keys can filter it before an exchange, or let it skip data.
+A source also waits for any join side whose keys can filter its rows before an exchange, or let it skip data.
 
 orders stops waiting once the first tasks of users have written too many bytes to broadcast and too many keys to filter.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.optimizer.strategy import PartialResult
 
 _MAX_SIZE_RATIO = 4
-"""A side is measured first only if its sources have at most this many times the bytes of the other side."""
+"""A side is measured first only if its sources have at most this many times the bytes of the other side's sources."""
 
 
 def side_to_measure_first(
@@ -48,7 +48,7 @@ def side_to_measure_first(
     """Return the side of a join to measure first, or None if both should start at the same time.
 
     `source_bytes` are the bytes of the sources of each side; None (unknown) is treated as 0. `shrinking` are the sides
-    that may be much smaller than their sources. Only a side with at least `min_bytes` is worth delaying.
+    that may be much smaller than their sources. Only a side whose sources have at least `min_bytes` is delayed.
     """
     sizes = {side: source_bytes[side] or 0 for side in Side}
     candidates = [
@@ -98,7 +98,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 continue
             del self._waits[node_id, awaited_id]
             name = _waiting_name(node_id, join, side, context)
-            # Record a single decision for a source that waits for keys and a chained node that waits for the size.
+            # If a source waits for the keys, and a node chained to it for the size, record a single decision for both.
             if context.release(node_id, awaited_id) and (join_id, name) not in recorded:
                 recorded.add((join_id, name))
                 _record_release(join, side, name, partial, context)

@@ -68,7 +68,7 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
         return changed
 
     def _can_chain(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node in a single task can do without its exchange: neither the node nor a later join needs it."""
+        """Whether a node needs no exchange before it: the node fits a single task, and no chained join relies on it."""
         is_join_input = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
         return self._fits_single_task(node, len(graph.in_edges(node.id))) and not is_join_input
 

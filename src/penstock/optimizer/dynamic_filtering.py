@@ -42,8 +42,8 @@ JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE = "join", "side", "skips"
 def filter_selectivity(rows: int | None, scanned: int | None, filtered: int | None) -> float | None:
     """Estimate the fraction of rows that pass a filter; None if the row counts are unknown.
 
-    Keys are usually unique in the smaller of two joined tables, so it has as many keys as rows. The fraction of rows
-    that pass is about `rows` divided by the rows of the smaller table.
+    Keys are usually unique in the smaller of two joined tables, so this table has as many keys as rows. The fraction
+    of rows that pass is about `rows` divided by the rows of the smaller table.
 
     `rows` is the number of rows that the keys are collected from, `scanned` the number read from the source table of
     the keys, and `filtered` the number in the source to be filtered; None if unknown.
@@ -83,7 +83,7 @@ def is_faster_unfiltered(source_id: int, selectivity: float, join_id: int, conte
 
 
 def measured_selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Estimate the fraction of probe rows matching a finished broadcast side (1 if unknown); None if there is none."""
+    """Estimate the fraction of probe rows with a match (1 if unknown); None unless a finished side is broadcast."""
     build = join.broadcast_side
     result = None if build is None else context.result(join.edges[build].source_id)
     if build is None or result is None:
@@ -154,8 +154,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
     def _choose_target(self, path: FilterPath, selectivity: float, context: StrategyContext) -> tuple[int | None, bool]:
         """Return the node to filter at, and whether the source can skip data by the filter.
 
-        Prefer the lowest pending node, but above broadcast joins in which fewer rows have a match, because a lookup in
-        their small hash tables is cheaper than a lookup in a large filter.
+        Prefer the lowest pending node. But if a chained broadcast join keeps fewer rows than the filter, filter after
+        this join: a lookup in its small hash table is cheaper than a lookup in a large filter.
         """
         graph = context.stream_graph
         pending = [

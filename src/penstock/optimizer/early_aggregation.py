@@ -32,7 +32,7 @@ _MAX_RELATIVE_COST = 0.9
 
 
 def is_cheaper_before_copies(rows: int, groups: int, copies: int) -> bool:
-    """Whether a task that reads `rows` hashes clearly fewer rows if it aggregates both before and after the copies."""
+    """Whether aggregating `rows` to `groups`, then `copies` of these, hashes clearly fewer rows than all copies."""
     return rows + copies * groups <= _MAX_RELATIVE_COST * copies * rows
 
 
@@ -91,7 +91,7 @@ def _max_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
 
 
 def _vertex_input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
-    """Return the rows and bytes that the vertex of a node reads, or None if they are unknown.
+    """Return the rows and bytes (0 if unknown) that a node's vertex reads except broadcasts; None if rows are unknown.
 
     This ignores that joins may drop most of the rows, because both orders are then fast.
     """

@@ -100,7 +100,7 @@ def is_hashed(edge: StreamEdge) -> bool:
 
 
 def is_broadcast(edge: StreamEdge) -> bool:
-    """Whether an edge is broadcast."""
+    """Whether an edge broadcasts its rows."""
     return isinstance(edge.partitioner, BroadcastPartitioner)
 
 

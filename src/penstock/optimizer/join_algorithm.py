@@ -41,7 +41,7 @@ def largest_hash_table(result: ResultInfo, all_bytes: int, volume: int) -> int |
 def smallest_hash_table(
     join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
 ) -> tuple[Side, int] | None:
-    """Return the smaller build side whose hash tables fit in `limit` bytes, and the bytes of its largest hash table.
+    """Return the smaller build side whose hash tables fit in `limit` bytes each, and the bytes of the largest of them.
 
     None if no side that the join type allows fits. If both sides have the same size, the right side is preferred.
     """
@@ -70,7 +70,7 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
             return False
         if not join.is_shuffled or len(results) < len(Side):
             return False
-        # An opaque operator may be a coalesce, whose tasks hold the hash tables of several tasks at a time.
+        # An operator without a translation (OPAQUE) may be a coalesce, whose tasks hold several hash tables at a time.
         if any(graph.node(edge.target_id).kind is OperatorKind.OPAQUE for edge in chained_edges(graph, join.id)):
             return False
         hash_table = smallest_hash_table(join.type, results, resources.volume_per_task, resources.task_memory)
@@ -79,7 +79,7 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         strategy = replace(join.operator.strategy, algorithm=algorithm, build=side)
         request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
         if side is None:
-            return context.modify_stream_node([request])
+            return context.modify_stream_node([request])  # Spark's default, so no decision is recorded
         size, limit = show_bytes(memory), show_bytes(resources.task_memory)
         reason = f"the largest hash table of a task takes {size}; Penstock allows {limit}"
         chosen = f"shuffled hash join, build side {side}"

@@ -1,4 +1,4 @@
-"""Orders the broadcast joins of a chain: the join in which the fewest rows have a match runs first.
+"""Orders chained broadcast joins, which run in the same vertex: the join in which the fewest rows match runs first.
 
 Before::
 

@@ -93,7 +93,7 @@ class StreamGraphOptimizer:
         )
 
     def on_operators_running(self, running: OperatorsRunning) -> None:
-        """Pass partial output of running operators to the strategies; one that raises an error is not called again."""
+        """Pass partial output of running operators to the strategies; a strategy that raises is not called again."""
         for strategy in list(self._strategies):
             self._call(strategy, partial(strategy.on_operators_running, running, self._context))
 

@@ -26,7 +26,7 @@ Range = tuple[int, int]
 
 
 def settle_split_decisions(log: DecisionLog, node_id: int, **outcome: int | str) -> None:
-    """Add an outcome to the decisions to split hot subpartitions before a node."""
+    """Add an outcome to the decisions to split skewed subpartitions before a node."""
     for decision in log.of((node_id,), DecisionKind.SKEW):
         if LARGEST_FIGURE in decision.figures:
             log.settle(decision.id, **outcome)
@@ -73,9 +73,9 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
 
 
 def split_obstacle(graph: StreamGraph, dependents: list[StreamEdge], subject: str | None = None) -> str | None:
-    """Return why the operators that `dependents` lead to prevent a split; None if they do not.
+    """Return why the operators at the end of the edges `dependents` prevent a split; None if they do not.
 
-    `dependents` need all rows of a key in the same task. `subject` replaces the name of the operator in the reason.
+    These operators need all rows of a key in the same task. `subject` replaces the operator's name in the reason.
     """
     for edge in dependents:
         node = graph.node(edge.target_id)
@@ -117,7 +117,7 @@ def decide_split(
 ) -> bool:
     """Let several tasks read the skewed subpartitions of an edge, and record that as a decision about a node.
 
-    `dependents` become hash exchanges. `outcome` says what happens to subpartitions. Return whether the graph changed.
+    `dependents` become hash exchanges. `outcome` says how subpartitions are split. Return whether the graph changed.
     """
     skewed = skewed_subpartitions(result, context.config)
     chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions {outcome}"

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from penstock.optimizer.skew import Range
 
 MIN_SPEEDUP = 1.5
-"""The minimum speedup for merging in chunks; a smaller one does not pay for the additional exchange."""
+"""The minimum speedup for merging in chunks; a smaller speedup does not pay for the additional exchange."""
 
 _SAMPLE_DIVISOR = 8
-"""One of this many partial results is merged as a sample, to measure how many values they have in common."""
+"""The sample that measures how many values partial results share has 1 / `_SAMPLE_DIVISOR` of the results."""
 
 _BISECTION_STEPS = 30
 
@@ -113,7 +113,7 @@ def extrapolate_fraction(measured: float, sample: int, total: int) -> float:
 
 
 def _merged_fraction(coverage: float, count: int) -> float:
-    """Return the merged size of partial results, each with a fraction of all values, relative to their input."""
+    """Return the size of `count` merged partial results relative to their input; each has `coverage` of all values."""
     return (1 - (1 - coverage) ** count) / (count * coverage)
 
 
@@ -143,7 +143,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         return changed
 
     def _merge_in_chunks(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
-        """Merge partial results that contain the values of hot groups, in chunks before the aggregate."""
+        """Let several tasks merge chunks of the partial results of hot groups; the aggregate merges the results."""
         if edge.id in self._decided or not skew.skewed_subpartitions(result, context.config):
             return False
         self._decided.add(edge.id)

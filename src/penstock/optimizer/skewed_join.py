@@ -1,6 +1,6 @@
 """Splits skewed subpartitions of a join into slices by upstream task.
 
-Every slice reads the whole subpartition of the other side.
+The task of a slice also reads the whole corresponding subpartition of the other side.
 
 Before::
 

@@ -25,9 +25,9 @@ ESTIMATE_MARGIN = 2
 The first tasks may have written more than the others, and running tasks have written a part of the measured output.
 """
 _MIN_FRACTION = 0.25
-"""The fraction of the tasks that must have ended before the output is estimated."""
+"""The minimum fraction of the tasks that must have ended before the output is estimated."""
 _MIN_TASKS = 4
-"""The number of tasks that must have ended before the output is estimated."""
+"""The minimum number of tasks that must have ended before the output is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class StrategyContext(StreamGraphContext):
         self._graph_before_call, self._decisions_of_call = self.stream_graph, []
 
     def _apply_or_refuse(self, change_or_refusal: GraphChange | RefusedChange) -> bool:
-        """Apply a change, and report each refusal once per graph.
+        """Apply a change, or report its refusal once per graph; return whether the graph changed.
 
         Strategies are called until none changes anything, and repeat their requests each time.
         """

@@ -44,14 +44,14 @@ ORDER_INDEPENDENT_FUNCTIONS = MERGEABLE | {"Percentile", "PercentileCont", "Perc
 REPEATABLE_LEAVES = class_names(
     "LogicalRelation HiveTableRelation DataSourceV2ScanRelation Range LocalRelation OneRowRelation"
 )
-"""Leaves that return the same rows in the same order to a retried task."""
+"""Leaves that return the same rows in the same order when a task is retried."""
 
 REPEATABLE_WITHIN_TASKS = PRESERVES_PARTITIONS | {"MapInArrow", "MapInPandas", "MapPartitions", "Sort"}
 """Operators that repeat their rows and their order if a retried task reads the same rows in the same order."""
 
 
 def unrepeatable_reason(plan: LogicalNode) -> str | None:
-    """Return why a plan may return other rows if Spark recomputes lost files, or None if it cannot."""
+    """Return why a plan may return other rows if Spark recomputes lost shuffle files, or None if it cannot."""
     for node in plan.walk():
         nondeterministic, unsafe = sorted(node.nondeterministic), _order_dependent_functions(node)
         is_order_independent = node.name in (ORDER_INDEPENDENT if node.children else REPEATABLE_LEAVES) and not unsafe
@@ -95,7 +95,7 @@ def leaves_split_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
 
 
 def _user_nodes(plan: LogicalNode) -> list[LogicalNode]:
-    """Return the nodes of a plan except the projections with which Penstock adds the column of a boundary."""
+    """Return the nodes of a plan except projections that Penstock adds to separate barrier stages from other stages."""
     nodes = list(plan.walk())
     boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node)]
     return [node for node in nodes if not any(node in boundary.children for boundary in boundaries)]
@@ -123,7 +123,7 @@ def _has_tasks_of_leaf(node: LogicalNode) -> bool:
 
 
 def _repeated_call_reason(node: LogicalNode) -> str:
-    """Return why Spark must run an operator: it may read an input, and so call functions, again; empty if not."""
+    """Return why Spark must run an operator: it may read an input twice, repeating function calls; empty if not."""
     if len(node.children) < 2:
         return ""
     functions = sorted(
@@ -141,7 +141,7 @@ def _barrier_reason(node: LogicalNode) -> str:
 
 
 def _observed_order(node: LogicalNode) -> tuple[bool, str]:
-    """Return whether rows have an order that the user set within tasks, and why a plan depends on it (or empty)."""
+    """Return whether rows have an order within tasks that the user set, and why the plan depends on it (or empty)."""
     inputs = [_observed_order(child) for child in node.children]
     reason = next((reason for _, reason in inputs if reason), "")
     ordered = any(is_ordered for is_ordered, _ in inputs)

@@ -1,7 +1,7 @@
 """The hash partitioning of rows after an operator, and whether it satisfies the next operator.
 
 Keys are strings that are equal if the expressions are, see `Expression.key`. The distribution only decides where to
-add exchanges. If it misses a partitioning, rows are exchanged once more. If it claims one that does not exist, Spark
+add exchanges. If it lacks an existing partitioning, rows are exchanged once more. If it has a wrong partitioning, Spark
 adds the exchange inside the vertex. Spark alone decides the actual layout, see `penstock.spark.run.layouts.layout`.
 """
 
@@ -19,7 +19,7 @@ _MAX_EQUATED_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The hash partitioning of rows by each key tuple in `hashed_by` (empty: unknown), from an exchange group."""
+    """The key tuples by which rows are hash partitioned (empty: unknown), and their exchange group, see `PlanParts`."""
 
     hashed_by: tuple[Keys, ...] = ()
     group: int | None = None
@@ -36,7 +36,7 @@ class Distribution:
         return None
 
     def with_equal_keys(self, equal: Mapping[str, str]) -> Distribution:
-        """Return the distribution after an inner join; `equal` has the other side's keys by the keys they equal."""
+        """Return the distribution after an inner join; `equal` maps keys to the equal keys of the other side."""
         if any(len(hashed) > _MAX_EQUATED_KEYS for hashed in self.hashed_by):
             return self
         equated = [tuple(equal.get(key, key) for key in hashed) for hashed in self.hashed_by]

@@ -1,4 +1,4 @@
-"""The draft of a job: built by the translation, completed by the passes, and converted to the job plan."""
+"""The draft of a job plan: built by the translation, completed by the passes, and converted to the plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """A `Choice` of the planner about a node id or a name; `explain` gets the final graph and its `column_names`."""
+    """A decision of the planner about a node id or a name; `explain` gets the final graph and its `column_names`."""
 
     about: int | str
     chosen: str
@@ -50,9 +50,9 @@ class TranslatedNode:
 class Draft(PlanParts):
     """The draft of a job, which the translation builds and each pass of the planner refines.
 
-    `joins` has the operator and facts of each equi-join, by node id. `node_of` has the node that returns the rows of an
-    operator. Of a repeated part, only the first occurrence is in the graph: `first_leaf` has, for each leaf of any
-    occurrence, the corresponding leaf of the first occurrence.
+    `joins` has the operator and facts of each equi-join, by node id. `node_of` has the id of the node that returns the
+    rows of an operator. Of a repeated part, only the first occurrence is in the graph: `first_leaf` has, for each leaf
+    of any occurrence, the corresponding leaf of the first occurrence.
     """
 
     stream_nodes: dict[int, StreamNode] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Draft(PlanParts):
             edge_id += "'"
         self.stream_edges.append(StreamEdge(edge_id, source, target, partitioner, number))
         self.edges[edge_id] = plan
-        if partitioner != FORWARD:  # also a chained edge with another partitioner, because it may become an exchange
+        if partitioner != FORWARD:  # chained edges with another partitioner may become exchanges
             self.groups[edge_id] = group or self.new_group()
         return edge_id
 
@@ -105,9 +105,9 @@ class Draft(PlanParts):
     def accepts_parallelism(self, node_id: int, parallelism: int | None, maximum: int | None = None) -> bool:
         """Whether the vertex that ends with a node can run with `parallelism` tasks, and with at most `maximum` tasks.
 
-        None is no requirement. Unless the user set another number, or a union, opaque operator or GLOBAL edge sets it,
-        a vertex can run with any number of tasks if its input, except broadcasts, comes from one exchange group, or
-        from one scan that can be split into any number of parts.
+        None is no requirement. A vertex can run with any number of tasks if its input, except broadcasts, comes from a
+        single exchange group, or from a single scan that can be split into any number of parts. But it cannot if the
+        user set another number, or if it has a union, an opaque operator or a GLOBAL input.
         """
         chain = self.chained_upstream(node_id)
         settings = {number for n in chain if (number := self.stream_nodes[n].parallelism) is not None}
@@ -137,7 +137,7 @@ def build_job_plan(draft: Draft, name: str) -> JobPlan:
     user_subpartitions = {
         group: parallelism
         for edge_id, group in draft.groups.items()
-        if not isinstance(graph.edge(edge_id).partitioner, PulledRebalancePartitioner)  # it has more chunks than tasks
+        if not isinstance(graph.edge(edge_id).partitioner, PulledRebalancePartitioner)  # has more chunks than tasks
         and (parallelism := _user_parallelism(graph, graph.edge(edge_id).target_id)) is not None
     }
     parts = {part.name: getattr(draft, part.name) for part in fields(PlanParts)}
@@ -160,7 +160,7 @@ def _user_parallelism(graph: StreamGraph, node_id: int) -> int | None:
 
 
 def _families(draft: Draft, user_subpartitions: Mapping[int, int]) -> dict[int, int]:
-    """Return the representative of each group's family (see `JobPlan`); only edges with a signature share one."""
+    """Return the representative of each group's family (see `JobPlan`); edges without a signature share no family."""
     family = {group: group for group in draft.groups.values()}
     first_group_of: dict[int, int] = {}
     for edge in draft.stream_edges:

@@ -42,7 +42,7 @@ def has_job_options(config: Configuration) -> bool:
 def compares_small_queries(config: Configuration) -> bool:
     """Whether a small query runs in steps so that its rows can be compared with those of plain Spark.
 
-    The comparison on a small sample then covers the operators of larger inputs. A user's threshold still applies.
+    So a comparison on a small sample tests the steps of larger inputs. If the user set the threshold, it still applies.
     """
     return config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default"
 
@@ -88,7 +88,7 @@ class EngineChoice:
     def for_output(self, output: Output) -> SparkPlan | NativeQuery | None:
         """Return a plan if Spark should run an output unchanged, or a small query that an engine should compute.
 
-        Return None for any other query, such as for a sink that controls its files. Spark runs a query without user
+        Return None for any other query, such as a query whose sink sets the file size. Spark runs a query without user
         settings if its sources have fewer bytes than the threshold, or are bucketed so that a shuffle is saved.
         """
         if self._threshold <= 0 or self._has_job_options:
@@ -125,8 +125,8 @@ class EngineChoice:
     def large_query(self) -> NativeQuery | DraftChoice | None:
         """Return the query if the engine should compute it, or the decision against it; None if nothing is to decide.
 
-        The engine computes a query if no option or hint controls how the query runs, the engine supports most of it,
-        and the input is neither too large for the cores of a single executor nor too small for a gain.
+        The engine computes a query if no option or hint controls how it runs, and the tables that Spark must still read
+        do not exceed the threshold. The input must be neither below the threshold, nor too large for a single executor.
         """
         if self._has_job_options or self._threshold <= 0 or self._source_bytes < self._threshold:
             return None
@@ -151,7 +151,7 @@ class EngineChoice:
     def _small_query(self) -> NativeQuery | str:
         """Return a small query that the engine should compute completely, or the reason why it should not.
 
-        Each part that the engine computes costs about as much as a small Spark query, so there must be only one.
+        Each part that the engine computes costs about as much as a small Spark query, so there must be a single part.
         """
         if not _allows_native(self._bridge, self._config):
             is_set = self._config.get(NATIVE) is not None
@@ -170,7 +170,7 @@ class EngineChoice:
         return NativeQuery(engine, query_or_reason, self._task_resources(engine), reason)
 
     def _needs_steps(self, output: Output) -> bool:
-        """Whether the query must run in steps: for the tasks, files, stages or exchange of its sink, or for hints."""
+        """Whether the query must run in steps: its sink needs tasks, files, stages or an exchange, or it has hints."""
         sink, config = output.sink, config_of(self._bridge, self._config, output.sink)
         options = sink_options(config)
         return (

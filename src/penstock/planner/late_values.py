@@ -38,15 +38,15 @@ def with_late_values(plan: LogicalNode) -> LogicalNode:
     or broadcast, the values are computed before the exchange or broadcast, as in Spark.
     """
     replacements = _replacements(plan, rows_may_be_removed=False)
-    # A replacement contains the original plan below it, so the lowest nodes are replaced first.
+    # A replacement contains the original plan below it, so the lowest nodes are replaced first, the others afterwards.
     lowest = {node: new for node, new in replacements.items() if not any(n in replacements for n in nodes_below(node))}
     return with_late_values(read_plan(rebuild(plan, lowest))) if replacements else plan
 
 
 def has_late_values(top: LogicalNode) -> bool:
-    """Whether a projection directly above an aggregate computes values that may fail; `top` is the topmost operator.
+    """Whether a projection directly above an aggregate may fail; only projections and filters separate it from `top`.
 
-    If it does, Spark must not compute common subexpressions in advance, as projections do and aggregates do not.
+    If it may, Spark must not compute common subexpressions in advance, as projections do and aggregates do not.
     """
     while top.name in {"Project", "Filter"}:
         (child,) = top.children

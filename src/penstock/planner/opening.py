@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.commit")
 
 
 def check_locations(outputs: Sequence[Output]) -> None:
-    """Raise `SinkError` if a sink writes to the location of another sink, or inside it, unless both only add rows."""
+    """Raise `SinkError` if the locations of two sinks are equal or nested, unless both sinks only add rows."""
     for first, second in combinations(outputs, 2):
         first_location, second_location = first.sink.location, second.sink.location
         if first_location is None or second_location is None or (first.sink.adds and second.sink.adds):
@@ -41,7 +41,7 @@ def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
 
 
 def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
-    """Open all sinks, and let each check the schema of its rows. Nothing has run yet.
+    """Open all sinks before the job starts, and let each sink check the schema of its rows; abort all after an error.
 
     Raises `SinkError` if a target cannot be written; the error has the source line of the user.
     """
@@ -70,7 +70,7 @@ def abort_sinks(opened: Sequence[SinkJob]) -> None:
 
 
 def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:
-    """Raise `SinkError` if target folders are equal or nested, unless both sinks only add rows to existing folders."""
+    """Raise `SinkError` if target folders are equal or nested, unless both sinks only add rows to existing targets."""
     targets = [
         (output, sink_job, location_of(sink_job.target_folder))
         for output, sink_job in zip(outputs, opened, strict=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A DataFrame, the sink of its rows with its number of tasks, and the line of the user's code."""
+    """A DataFrame, its sink, the sink's number of tasks (None if not set), and the line of the user's code."""
 
     df: DataFrame
     sink: Sink

@@ -44,10 +44,10 @@ class EdgePlan:
     `child` is the operator of the consumer's plan whose rows the producer computes. `write` is None if no rows are
     written: for a FORWARD edge, an exchange within a stage, or an edge to a sink stage. `operator` is the consumer's
     operator for `WriteKind.OPERATOR`, or its join for `WriteKind.BROADCAST`. `keys` are the keys of `WriteKind.SIDE`.
-    Before a sink with a target file size, the hash of `spread_by` distributes rows with equal keys over slots. Edges
-    from the same node with equal signatures can read the same written result; an edge without a signature shares no
-    result. `output` are the attributes by which the consumer refers to the result, None for those of `child`.
-    `consumer` is the function whose tasks pull the rows in chunks, or None.
+    Before a sink with a target file size, the hash of `spread_by` divides rows with equal keys among several slots of a
+    subpartition. Edges from the same node with equal signatures can read the same written result; an edge without a
+    signature shares no result. `output` are the attributes by which the consumer refers to the result, None for those
+    of `child`. `consumer` is the function whose tasks pull the rows in chunks, or None.
     """
 
     child: LogicalNode
@@ -101,7 +101,7 @@ class NodePlan:
     """The part of Spark's plan for a node.
 
     `top` is the topmost operator; None for a sink, or for a node that only forwards rows. The filter paths of a join
-    are in the order of `JoinOperator.filters`.
+    are in the order of `JoinOperator.filters`; `join_keys` are its keys by side.
     """
 
     top: LogicalNode | None
@@ -154,10 +154,10 @@ class SparkPlan:
 class PlanParts:
     """The parts of Spark's plan for the nodes and edges of a job, by node or edge id.
 
-    A source is replaced while the job runs if a dynamic filter is added to it. `groups` has the exchange group of each
-    edge that is not FORWARD; edges of the same group have the same partitioning. `sink_stages` has, for the node of a
-    sink stage, the node of its sink and the stage. `consumer_stages` has the consumer stage of an adaptive exchange, by
-    the node of the consumer.
+    An entry of `sources` is replaced while the job runs if a dynamic filter is added. `groups` has the exchange group
+    of each edge that is not FORWARD; edges of the same group have the same partitioning. `sink_stages` has, for the
+    node of a sink stage, the node of its sink and the stage. `consumer_stages` has the consumer stage of an adaptive
+    exchange, by the node of the consumer.
     """
 
     nodes: dict[int, NodePlan] = field(default_factory=dict)
@@ -187,11 +187,11 @@ class JobPlan(PlanParts):
         """Iterate over the operators of the user's plan that a node runs, from the top down."""
         node = self.nodes.get(node_id)
         edges = (self.edges.get(edge.id) for edge in self.graph.in_edges(node_id))
-        replaced = {id(edge.child) for edge in edges if edge is not None}
+        computed_upstream = {id(edge.child) for edge in edges if edge is not None}
         todo = [] if node is None or node.top is None else [node.top]
         while todo:
             operator = todo.pop()
-            if id(operator) not in replaced:
+            if id(operator) not in computed_upstream:
                 yield operator
                 todo += operator.children
 

@@ -122,8 +122,8 @@ def _plan_queries(
     """Return the plan of a job.
 
     `plans` has the optimized plan of each output. `whole_queries` has the queries that are not divided into steps, by
-    the index of their output. `shared` are the shared parts, each after the parts it reads; a part is translated at its
-    first placeholder. `choices` are the decisions about the plans.
+    the index of their output. `shared` are the shared parts, each before the parts it reads; a part is translated where
+    the first leaf that represents it is read. `choices` are the decisions about the plans.
     """
     threshold, option = planned_broadcast_threshold(bridge, config)
     all_plans = [

@@ -46,7 +46,7 @@ _DEFAULT_SELECTIVITY = 1 / 3
 def reduction_factor(rows: float, bounds: Iterable[int], read: Iterable[RowsRead]) -> float:
     """Estimate the factor by which a pre-aggregation reduces rows, from the sizes of tables.
 
-    `rows` is the number of rows of the table that is joined later, an upper bound of the number of distinct keys.
+    `rows` is the number of rows of the table that is joined later, an upper bound of the number of distinct join keys.
     `bounds` are upper bounds of the numbers of distinct values of the other grouping columns. `read` are the tables
     that the aggregated rows come from; the join of these tables is assumed to have as many rows as the largest.
 

@@ -3,7 +3,7 @@
 Each output of a job is a query. In plans, a *placeholder* represents a shared part: a leaf that Spark cannot inspect.
 Spark pushes the filters of a query down, also into a part that the query shares with others. A part that runs once has
 only filters that all queries have. So it computes rows that a single query would have removed, and may fail on them.
-Above the part, a filter that may fail is evaluated on fewer rows than inside. So errors could change; this is checked.
+Above the part, a filter that may fail sees fewer rows than inside. So errors may differ: see `unsafe_readings`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reading:
     """Whether the part may raise an error on some row."""
     condition_can_fail: bool = False
     """Whether the query has a condition that may fail and that Spark may push into the part. Or whether it joins the
-    part with an input that may fail: from the part's filters and the join keys, Spark may derive a filter of it."""
+    part with an input that may fail: Spark may filter this input by the part's filters and the join keys."""
     may_skip_rows: bool = False
     """Whether the query alone might not compute all rows and columns of the part: it has a condition that Spark may
     push into the part, a limit, or expressions that Spark may merge with columns of the part."""
@@ -85,7 +85,7 @@ _STAYS_ABOVE_PART = {
     (JoinType.LEFT_OUTER, True),
     (JoinType.RIGHT_OUTER, False),
 }
-"""Joins that Spark neither pushes into the part nor replaces by the other input: type, whether the part is left."""
+"""Joins (type, whether the part is left) that Spark neither pushes into the part nor replaces by the other input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
 
 
 def used_columns(path: Sequence[LogicalNode]) -> set[int]:
-    """Return the positions of a placeholder's columns that are used; all, if no projection is directly above it."""
+    """Return the positions of a placeholder's used columns; all, unless only filters separate it from a projection."""
     *above, leaf = path
     readers: list[LogicalNode] = []
     for reader in reversed(above):
@@ -170,7 +170,7 @@ def _reading(
 
 
 def _movable_conditions(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
-    """Iterate over the conditions directly above a placeholder, the only ones that Spark could push into the part."""
+    """Iterate over the filters (with their Python operators) and the join that Spark may push into the leaf's part."""
     python_operators: list[LogicalNode] = []
     child = path[-1]
     for node in reversed(path[:-1]):
@@ -217,7 +217,7 @@ def _plan_can_fail(plan: LogicalNode, parts: Mapping[int, SharedPart]) -> bool:
 
 
 def _has_no_effect_on(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
-    """Whether a filter has no effect on a part: Spark cannot push it down (as on sums), or the part contains it."""
+    """Whether a filter has no effect on a part: Spark cannot push it down (if it is on sums), or the part has it."""
     if condition.name != "Filter" or not part.is_read_by(leaf):
         return False
     if part.condition and catalyst.filter_condition(condition).key == part.condition:

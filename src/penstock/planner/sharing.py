@@ -122,7 +122,7 @@ def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNod
 
 
 def _split_aggregates(plans: Sequence[LogicalNode], parts: EqualParts) -> dict[LogicalNode, LogicalPlan]:
-    """Return replacements of aggregates that have the same rows and groups as others, but other result expressions."""
+    """Return replacements of aggregates that equal others except in their result expressions."""
     aggregates = [node for plan in plans for node in plan.walk() if node.name == "Aggregate"]
     splits: dict[LogicalNode, LogicalPlan] = {}
     for members in _grouped((node, _rows_and_groups(parts, node)) for node in aggregates):
@@ -248,7 +248,7 @@ class _CommonParts:
         return [occurrence for child in _searchable_inputs(node) for occurrence in self.occurrences(child, owner)]
 
     def classes_down_from(self, node: LogicalNode) -> frozenset[int]:
-        """Return the `CommonPart.subtree_classes` of a subtree, up to the first operator with several inputs."""
+        """Return the `CommonPart.subtree_classes` of a subtree, down to the first operator with several inputs."""
         classes = {self._parts.class_of(node)}
         while node.name not in EXPENSIVE and len(node.children) == 1 and node.children[0].name not in EXPENSIVE:
             (node,) = node.children

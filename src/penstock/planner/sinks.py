@@ -1,4 +1,4 @@
-"""Adds the sinks to a draft, with their number of tasks and the exchange before them."""
+"""Adds the sinks of a job to the draft of its graph, with their number of tasks and the exchange before them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserParallelism:
-    """The effects of settings on a sink: its parallelism, file size (bytes) and exchange, and the decision to record.
+    """The effects of the user's settings on a sink: on its parallelism, its file size (bytes) and its exchange.
 
     `parallelism` and `file_size` are None if no setting applies. `keeps_exchange` says whether the partitioning of the
-    exchange before the sink must be preserved. `chosen` and `reason` are the decision, or empty.
+    rows before the sink must be preserved. `chosen` and `reason` are the decision to record, or both empty.
     """
 
     parallelism: int | None = None
@@ -55,9 +55,9 @@ def choose_user_parallelism(
 ) -> UserParallelism:
     """Decide whether the number of tasks that a sink requests, or else its file size, applies to its vertex.
 
-    `chain` are the nodes that would share the vertex of the sink, and `tops` their topmost operators in Spark's plan.
-    `is_ordered` says whether the rows have an order, which another exchange would destroy. `accepts_parallelism` says
-    whether the vertex can have the requested number of tasks without another exchange.
+    `chain` are the nodes that would share the vertex of the sink; `tops` are their topmost operators in Spark's plan,
+    None for a node that only forwards rows. `is_ordered` says whether the rows have an order, which another exchange
+    would destroy. `accepts_parallelism` says whether the vertex can run `parallelism` tasks without another exchange.
     """
     if parallelism is None and file_size is None:
         return UserParallelism()
@@ -79,7 +79,7 @@ def choose_user_parallelism(
 
 
 def _has_own_tasks(top: LogicalNode | None) -> bool:
-    """Whether a coalesce, or a query that is not divided into steps, sets the number of tasks of an operator."""
+    """Whether an operator is a ``coalesce`` or a query that runs as a whole: both set their own number of tasks."""
     if top is None:
         return False
     return top.name == WHOLE_QUERY or (top.repartition is not None and not top.repartition.shuffles)
@@ -95,14 +95,14 @@ def config_of(bridge: Bridge, config: Configuration, sink: Sink) -> Configuratio
 
 
 def sink_options(config: Configuration) -> SinkOptions:
-    """Return the options for sinks."""
+    """Return the options that `Sink` methods get: target file size, compaction, and partition commit policies."""
     policies = config.get(SINK_PARTITION_COMMIT)
     assert isinstance(policies, tuple)
     return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
 
 
 def add_output(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput) -> None:
-    """Translate the plan of an output, and add its sink and the stages after the sink."""
+    """Translate the plan of an output; add its sink, and a node for each step after the write, such as a compaction."""
     config = config_of(translator.bridge, translator.config, output.sink)
     draft, options = translator.draft, sink_options(config)
     sink_id = last_id = _add_sink(translator, plan, output, config)
@@ -115,10 +115,10 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output | Plann
 
 def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, config: Configuration) -> int:
     draft, file_size = translator.draft, output.sink.file_size(sink_options(config))
-    is_planned = isinstance(output, PlannedOutput)  # its sink has already read `sink.parallelism`, if that applies
+    is_planned = isinstance(output, PlannedOutput)  # its sink reads `sink.parallelism` itself, if the option applies
     option_parallelism = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
     parallelism = output.parallelism or output.sink.parallelism or option_parallelism
-    if output.sink.restartable:  # the sink itself can repeat a failed barrier stage, so no exchange has to follow it
+    if output.sink.restartable:  # the sink can repeat a failed barrier stage, so that stage needs no exchange after it
         omit_boundary(translator, plan)
     input_node = translator.translate(plan)
     chain = [draft.stream_nodes[n] for n in draft.chained_upstream(input_node.node_id)]
@@ -132,7 +132,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
             chain, tops, parallelism, file_size, is_ordered=is_ordered, accepts_parallelism=accepted
         )
         parallelism, file_size = setting.parallelism, setting.file_size
-        is_ordered = is_ordered or setting.keeps_exchange
+        is_ordered = is_ordered or setting.keeps_exchange  # an exchange would undo a requested partitioning, too
     has_file_size = file_size is not None and parallelism is None and not is_ordered
     measures_tasks = output.sink.measures_tasks and parallelism is None and not is_ordered
     operator = SinkOperator(file_size if has_file_size else None, measures_tasks=measures_tasks)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.plans.nodes import LogicalNode
 
-_SOURCE_NAMES = {
+_SOURCE_NAMES = {  # of leaves without a table, by operator
     "LocalRelation": "rows in memory",
     "Range": "range",
     "InMemoryRelation": "cached data",
@@ -61,8 +61,8 @@ _SCAN_KEYS = [key for option in _SCAN_OPTIONS for key in (option.key, *option.al
 class SourceFactory:
     """Creates the sources of a job.
 
-    Options of a table or reader override `config`. `whole_queries` are the whole queries by the leaf that
-    represents them. `split_by_spark` are the leaves that Spark must split into tasks.
+    Options of a table or reader override `config`. `whole_queries` has the queries that run as a whole, by the leaf
+    that replaces their plan. `split_by_spark` are leaves that only Spark may split, as rows or values depend on tasks.
     """
 
     _bridge: Bridge
@@ -95,7 +95,7 @@ class SourceFactory:
         if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt_files(self._bridge)):
             plain_scan = PlainScan(leaf, "its rows depend on its tasks")
             return SourcePlan(leaf, SourceCoordinator(name, None), options, static_parallelism, filtered, plain_scan)
-        if hive.is_hive_table(leaf):  # whichever reader reads its files
+        if hive.is_hive_table(leaf):  # read with Hive's SerDes or by a reader of Spark
             mode, maximum = self._config.get(HIVE_INFER_MODE), self._config.integer(HIVE_INFER_MAX)
             options = replace(options, infer=options.infer and mode != "none", kind_max=maximum)
             is_inferred = mode == "static" and infers_parallelism(options, static_parallelism)
@@ -107,7 +107,7 @@ class SourceFactory:
     def _scan(
         self, leaf: LogicalNode, plan: LogicalPlan, user_source: Source | None
     ) -> tuple[str, Mapping[str, str], Scan]:
-        """Return the name of a source, the options of its table, and its scan."""
+        """Return the name of a source, the options of its table, and its scan; `plan` is the leaf with its filters."""
         if isinstance(user_source, DataFrameScanProvider):
             return user_source.name, {}, ProvidedScan(self._bridge, user_source, leaf, plan, self._cores, self._volume)
         if files.is_split_by_size(leaf):

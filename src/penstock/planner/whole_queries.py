@@ -1,4 +1,4 @@
-"""Queries that are not divided into steps, as sources of a job: Spark runs them, or an engine in a single task."""
+"""Queries that run as a whole, as sources of a job: in Spark unchanged, or in a native engine as a single task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE_QUERY = "Query"
 
 
 class SparkQuery(Scan):
-    """A query that Spark plans and runs unchanged, with the user's settings. `reason` says why. See `NativeQuery`."""
+    """A query that Spark plans and runs unchanged, with the user's settings; `reason` says why, as a clause."""
 
     name: str = "Spark's own query"
     reason: str = ""
@@ -90,11 +90,11 @@ class NativeQuery(SparkQuery):
 
     @property
     def last_stage_may_fail(self) -> bool:
-        """Whether the rest, a single stage on the engine's rows, may raise an error; False after a fallback."""
+        """Whether the operators that Spark runs on the engine's rows may raise an error; False after a fallback."""
         return self._native.rest_may_fail and not self.fallback_reason  # a fallback has the same stages as plain Spark
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Run the engine's parts and all stages of the rest but the last; return the last stage as a leaf.
+        """Run the engine's parts, and the rest in Spark up to its last stage; return this stage as a leaf.
 
         If the engine fails, run all stages of the query but the last in Spark.
         """

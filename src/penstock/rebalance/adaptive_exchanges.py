@@ -1,4 +1,4 @@
-"""Builds the exchanges that are adaptive because of a job's options, not because of the call that requested them."""
+"""Finds the exchanges in a plan, and builds barrier stages for those that a job's options make adaptive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH_FUNCTIONS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
 
 
 class LocatedExchange(NamedTuple):
-    """A requested exchange with its hint, and the operator that carries the hint, or is ``repartition(n)``."""
+    """A requested exchange, its hint, and its operator: `carrier` carries the hint, or is a ``repartition(n)``."""
 
     carrier: LogicalNode
     hint: PlanHint
@@ -72,7 +72,7 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
         adaptive = replace(located.hint, exchange=replace(located.exchange, adaptive=True))
         try:
             plan = analyzed_plan(bridge, barrier_stage(input_rows, adaptive, config))
-        except NoBarrierError:  # the planner then handles the exchange
+        except NoBarrierError:  # the planner then lets the consumers pull the rows in chunks
             return
         replacements[node] = with_output(plan, node.output)
 
@@ -82,7 +82,7 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
 
 
 def consumer_stage_at(node: LogicalNode) -> ConsumerStage | None:
-    """Return the barrier stage of `rebalance` or `rescale` that an operator belongs to, or None."""
+    """Return the barrier stage of `rebalance` or `rescale` whose tasks an operator runs, None for other operators."""
     if node.name not in {"MapInArrow", "PythonMapInArrow"}:
         return None
     return consumer_stage_of(function_id(node))
@@ -107,8 +107,8 @@ def exchange_before(node: LogicalNode, config: Configuration) -> LocatedExchange
 def exchange_at(node: LogicalNode) -> LocatedExchange | None:
     """Return the exchange at a node; None if there is none.
 
-    Its carrier, a ``RebalancePartitions``, is the node itself, or is below a ``Repartition`` that sets the number of
-    partitions for plain Spark; see `dataframes.add_hint`.
+    The carrier of its hint, a ``RebalancePartitions``, is the node itself, or is below it if the node is a
+    ``Repartition`` that sets the number of partitions for plain Spark; see `dataframes.add_hint`.
     """
     carrier = node
     if node.name == "Repartition":
@@ -120,5 +120,5 @@ def exchange_at(node: LogicalNode) -> LocatedExchange | None:
     if hint is None or hint.exchange is None:
         return None
     if node.repartition is not None and carrier is not node and hint.parallelism != node.repartition.partitions:
-        return None
+        return None  # the user added this repartition, not `add_hint`
     return LocatedExchange(carrier, hint, hint.exchange)

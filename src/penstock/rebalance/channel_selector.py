@@ -1,4 +1,4 @@
-"""Flow control of the channels of a writer, and the choice between them (after FLINK-31655). No Spark, no I/O.
+"""Flow control of the channels from a writer to its consumers, and their selection (FLINK-31655). No Spark, no I/O.
 
 Limits are in seconds of the consumer's work, capped in bytes. A limit in bytes alone would let thousands of small rows
 wait for a slow consumer. The consumer's pace is unknown before its first acknowledgement.
@@ -82,12 +82,12 @@ class ChannelCredit:
 
 
 class LoadBasedChannelSelector:
-    """Selects channels in turn by their load.
+    """Selects the channel for the next batch: the least loaded of the next few channels.
 
-    Of the next `max_traverse_size` channels in the ring, the first empty channel is selected at once; else the channel
-    with the fewest batches in flight, then the fewest bytes, then the first. With equal loads that is round robin. Full
-    channels are skipped. If all of these channels are full, the others are compared, too. Raise `RebalanceError` if
-    there is no channel, or `max_traverse_size` is less than 2.
+    Compares the `max_traverse_size` channels that follow the last selected channel. The first channel without a batch
+    in flight is selected at once; else the channel, not full, with the fewest batches in flight, then the fewest bytes,
+    then the first. With equal loads that is round robin. If all of these channels are full, the others are compared.
+    Raise `RebalanceError` if there is no channel, or `max_traverse_size` is less than 2.
     """
 
     def __init__(self, channels: int, max_traverse_size: int) -> None:

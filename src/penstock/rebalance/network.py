@@ -1,4 +1,4 @@
-"""The sockets of a task, and the thread that owns them.
+"""The sockets of a task of an adaptive exchange, and the thread that owns them.
 
 The thread accepts connections, reads, and sends queued data. It never blocks on a connection, so a silent peer does
 not delay others. Other threads send what a socket accepts at once; they queue further data and actions for the thread.
@@ -37,10 +37,10 @@ _FLUSH_SECONDS = 5.0
 class Connection:
     """A socket with its send and receive buffers.
 
-    `peer_index` is the writing task's index at a reader (None before the handshake), the channel's number at a writer.
-    `nonce` is that of this side. `frame` is the kind and the rows of the frame whose body is expected. `has_ended` says
-    whether the end frame was received (at a reader) or acknowledged (at a writer). The data in `send_queue` is sent
-    now, the data in `held_back` after the handshake. Any thread may send while it holds `send_lock`.
+    At a reader, `peer_index` is the index of the writing task (None before the handshake); at a writer, the number of
+    the channel. `nonce` is the nonce of this side. `frame` has the kind and the rows of the frame whose body is read
+    next. `has_ended` says whether the end frame was received (at a reader) or acknowledged (at a writer). `send_queue`
+    is sent now, and `held_back` after the handshake. Any thread may send while it holds `send_lock`.
     """
 
     sock: socket.socket
@@ -70,7 +70,7 @@ class Connection:
         return self.sock.fileno() < 0
 
     def expect(self, size: int, handler: Callable[[Connection, bytearray], None]) -> None:
-        """Set how many bytes to read next, and the handler for these bytes, which calls `expect` again."""
+        """Set how many bytes to read next, and their handler, which calls `expect` again except after `ANY_COUNT`."""
         self._expected_bytes, self._on_read = size, handler
         self._buffer, self._received_bytes = bytearray(_ANY_BUFFER_BYTES if size == ANY_COUNT else size), 0
 
@@ -149,7 +149,7 @@ class Network(ABC):
             self.changed.notify_all()
 
     def post(self, connection: Connection, *parts: object) -> None:
-        """Send buffers: what the socket accepts at once, the rest on the network thread; all after the handshake."""
+        """Send buffers: after the handshake, and on the network thread if the socket does not accept all at once."""
         try:
             with connection.send_lock:
                 queue = connection.send_queue if connection.is_authenticated else connection.held_back
@@ -164,7 +164,7 @@ class Network(ABC):
     # -- on the network thread, except `_run_on_network_thread` and `_wake` ----------------------------------------
 
     def register(self, connection: Connection) -> None:
-        """Serve a connection."""
+        """Let the network thread read from a connection."""
         self._selector.register(connection.sock, selectors.EVENT_READ, connection)
 
     def send_handshake(self, connection: Connection, part: bytes) -> None:
@@ -187,7 +187,7 @@ class Network(ABC):
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # a full pipe also wakes the thread; a closed pipe means that it has ended
+        with contextlib.suppress(OSError):  # full: the thread wakes up anyway; closed: the thread has ended
             self._wake_sender.send(b"\0")
 
     def _drain_wake(self) -> None:
@@ -264,7 +264,7 @@ class Network(ABC):
             self._selector.modify(connection.sock, events, connection)
 
     def _close_lost(self, connection: Connection, cause: BaseException) -> None:
-        """Close a connection; fail if its peer has not sent or acknowledged the end frame."""
+        """Close a connection; fail if the peer is another task that has not sent or acknowledged the end frame."""
         if connection.is_closed:
             return
         if self._selector.get_map().get(connection.sock) is not None:

@@ -66,8 +66,8 @@ log = logging.getLogger("penstock.rebalance")
 class DroppedReports:
     """Placeholder for reports that are no longer needed.
 
-    A task may run again later if its output is lost. If its accumulator were not registered then, PySpark would stop
-    updating all accumulators.
+    A task may run again later if its output is lost. If the accumulator of the reports were not registered then,
+    PySpark would stop updating all accumulators.
     """
 
     def __iadd__(self, reports: object) -> Self:
@@ -104,7 +104,7 @@ def rebalance(
         A DataFrame, which may be streaming.
     parallelism
         The number of consumers, on plain Spark too. If None: as many as can run at the same time if the exchange is
-        adaptive, else as many as the job decides.
+        adaptive or a function consumes the rows, else as many as the job decides.
     adaptive
         Whether each consumer gets as many rows as it can process. If None: yes if `max_traverse_size` is set, else
         according to the option ``taskmanager.network.adaptive-partitioner.enabled``.
@@ -205,7 +205,7 @@ def _apply_function(df: DataFrame, exchange: RequestedExchange) -> DataFrame:
 
 
 def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
-    """Return the output of an adaptive exchange and its function; raise `NoBarrierError` if it cannot run.
+    """Return the output of an adaptive exchange and its function; raise `NoBarrierError` if no barrier stage can run.
 
     The output passes another shuffle, the boundary: Spark does not retry a barrier stage at the end of a query, and
     refuses limits, unions and coalescing in it.
@@ -324,7 +324,7 @@ def _pickled_by_value() -> Iterator[None]:
 
 
 def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
-    """Return a DataFrame with as many tasks as the stage needs and can run at a time, and the spec with the numbers."""
+    """Return a DataFrame with as many tasks as the stage needs and can run, and the spec with its numbers of tasks."""
     slots = task_slots(Bridge(df.sparkSession), parallelism or 1)
     readers = slots if parallelism is None else parallelism
     if readers > slots or not slots:

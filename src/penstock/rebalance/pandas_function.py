@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class UserFunction:
     """A pickled function that is loaded in the task, because only executors have its broadcast variables.
 
-    `command` is the pickled pair of the function and its type, or a pickled broadcast variable of a large pickled pair.
+    `command` is the pickled pair (function, return type) or, if that is large, a pickled broadcast variable with it.
     """
 
     def __init__(self, command: bytes) -> None:
@@ -44,7 +44,7 @@ _NESTED_TYPES = {"ArrayType", "MapType", "StructType", "UserDefinedType", "Varia
 class PandasFunction:
     """A function of pandas DataFrames as a function of Arrow batches, with the conversions of ``mapInPandas``.
 
-    `schema` is the Arrow schema of its output. `time_zone` is the session's; the function sees local timestamps in it.
+    `schema` is the Arrow schema of its output. `time_zone` is the session time zone; the function sees local times.
     """
 
     function: PandasMapFunction

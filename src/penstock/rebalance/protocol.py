@@ -1,9 +1,9 @@
-"""The protocol between a writer and a reader. No I/O.
+"""The protocol between a writer and a reader of an adaptive exchange. No I/O.
 
 A connection begins with a handshake in which each side proves that it knows the stage's secret: the reader sends a
 nonce; the writer sends its index, another nonce, and a proof over both nonces; the reader sends its proof. Then the
-writer sends frames, and the reader acknowledgements: a byte for each consumed batch, and for the end frame. It is an
-error if a connection is lost before the end frame and all acknowledgements have arrived.
+writer sends frames. The reader sends a byte as the acknowledgement of each consumed batch, and of the end frame. It is
+an error if a connection is lost before the end frame and all acknowledgements have arrived.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from enum import IntEnum
 from penstock.base.channel import NONCE_BYTES, PROOF_BYTES, prove
 from penstock.errors import RebalanceError
 
-_HELLO_FORMAT = f"!I{NONCE_BYTES}s{PROOF_BYTES}s"
+_HELLO_FORMAT = f"!I{NONCE_BYTES}s{PROOF_BYTES}s"  # the index of the writer, its nonce, and its proof
 HELLO_BYTES = struct.calcsize(_HELLO_FORMAT)
-_HEADER_FORMAT = "!BIQ"
+_HEADER_FORMAT = "!BIQ"  # the kind of the frame, the rows and the bytes of its body
 HEADER_BYTES = struct.calcsize(_HEADER_FORMAT)
 ACK = b"\x06"
 _MAX_FRAME_BYTES = 1 << 34

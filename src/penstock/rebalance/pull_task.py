@@ -1,6 +1,6 @@
 """The Python process of a consumer, which pulls chunks of rows from the JVM of its task, a batch at a time.
 
-It is used where Spark cannot run the barrier stage of `penstock.rebalance.task`.
+It is used by an adaptive exchange that does not run as a barrier stage (`penstock.rebalance.task`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 20.0
 class PullTask:
     """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process.
 
-    Its input is a single row, the ticket: an address of the JVM of its task, and the consumer's secret.
+    Its input is a single row, the ticket: the address of the rows in the JVM of its task, and the consumer's secret.
     """
 
     function: MapFunction
@@ -109,7 +109,7 @@ class PulledBatches:
             raise self._error
 
     def report(self, index: int) -> SubtaskReport:
-        """Return the report of the task; at most a single batch is ever queued."""
+        """Return the report of the task; its `largest_queue` is the largest batch, as only a single batch is queued."""
         return SubtaskReport(index, self._rows, self._bytes, self._max_bytes, round(self._waited_seconds, 3), 0.0, ())
 
     def _pull(self) -> pa.RecordBatch | None:

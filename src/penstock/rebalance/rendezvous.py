@@ -1,7 +1,7 @@
-"""Exchange of addresses between the tasks of a stage: each task calls a server in the driver, which replies with all.
+"""Exchange of addresses between the tasks of a stage: each task sends its address to a server in the driver.
 
-Spark's own ``allGather`` checks only once a second whether all tasks have called. If Spark ends a task that waits in
-``allGather``, the executor exits. So ``allGather`` is only the fallback if the driver cannot be reached.
+The server replies with the addresses of all tasks. Spark's own ``allGather`` is only the fallback if there is no such
+reply: it takes up to a second longer, and if Spark ends a task that waits in ``allGather``, the executor exits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ WAIT_SECONDS = 20.0
 """Seconds that a task waits for the other tasks."""
 _CONNECT_SECONDS = 5.0
 INCOMPLETE = b"null"
-"""The answer if not all tasks of the attempt have called in time."""
+"""The answer if not all tasks of the attempt have called in time, or Spark does not report the running attempt."""
 REPLACED = b"false"
-"""The answer to a task of an earlier attempt."""
+"""The answer to a task of an attempt that Spark has abandoned."""
 PARTIAL = b"[]"
 """The answer if Spark runs only some tasks of the stage in this attempt."""
 
@@ -61,7 +61,7 @@ class Caller:
 
 
 def build_answer(callers: list[Caller]) -> bytes:
-    """Return the answer to the tasks of a complete attempt; `callers` may be in any order."""
+    """Return the answer to all tasks of an attempt: their addresses by index, and a salt for the shared secret."""
     callers_by_index = sorted(callers, key=lambda caller: caller.index)
     peers = [[caller.host, caller.port] for caller in callers_by_index]
     return json.dumps({"peers": peers, "salt": os.urandom(32).hex()}).encode()
@@ -69,7 +69,7 @@ def build_answer(callers: list[Caller]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """The rendezvous of an exchange with the id `exchange`; created by `penstock.rebalance.rendezvous_server`."""
+    """The server that the tasks of an exchange call, and the exchange's id; created by `rendezvous_server`."""
 
     server: ServerAddress
     exchange: str
@@ -77,11 +77,11 @@ class Rendezvous:
     def exchange_addresses(
         self, stage: int, task_attempt: int, index: int, tasks: int, address: tuple[str, int]
     ) -> tuple[list[Peer], bytes] | None:
-        """Return all tasks of this attempt of the stage, and a secret that only they share.
+        """Return the addresses of all tasks of this stage attempt, by index, and a secret that only these tasks share.
 
         None if the server cannot be reached, or not all tasks have called it: the tasks then use Spark's barrier. Raise
-        `RebalanceError` if a later attempt of the stage runs, or Spark runs only a part of the stage: the other tasks
-        have already read the rows of another attempt.
+        `RebalanceError` if Spark has abandoned this attempt, or runs only some tasks of the stage in this attempt: the
+        others have already read the rows of an earlier attempt.
         """
         caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address)
         try:

@@ -53,7 +53,7 @@ class RendezvousServer:
     """Sends tasks the addresses of all tasks, once all tasks of a stage attempt have called.
 
     `find_attempt` takes a stage, a task attempt id and a task index; returns the running attempt of the stage, None
-    if the task belongs to an earlier attempt. `timeout` is the number of seconds that a task waits for the others.
+    if Spark has abandoned the attempt of the task. `timeout` is the number of seconds that a task waits for the others.
     """
 
     def __init__(

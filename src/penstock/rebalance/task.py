@@ -1,4 +1,4 @@
-"""The task of an adaptive exchange: it writes its input to the readers, and most tasks are readers, too."""
+"""The task of an adaptive exchange: it writes its input to the readers; the tasks with the lowest indexes also read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ExchangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """What was sent through a channel."""
+    """The rows and bytes that a writer has sent to a reader."""
 
     writer: int
     reader: int
@@ -97,7 +97,7 @@ class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
         return []
 
     def addInPlace(self, value1: list[dict[str, object]], value2: list[dict[str, object]]) -> list[dict[str, object]]:
-        """Return both lists as one."""
+        """Append the second list to the first, and return it."""
         value1.extend(value2)
         return value1
 
@@ -145,7 +145,7 @@ class ExchangeTask:
 
 
 def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
-    """Return the peers and the shared secret by Spark's barrier.
+    """Return the addresses of all tasks, and a shared secret, by means of Spark's barrier.
 
     Tasks must not wait in a barrier anywhere else: if a peer failed meanwhile, Spark would end the executor.
     """
@@ -155,7 +155,7 @@ def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[
 
 
 class _RunningTask:
-    """A running task: a thread writes, the caller's thread reads."""
+    """A running task: a separate thread writes its input to the readers, and the caller's thread reads."""
 
     def __init__(self, spec: ExchangeSpec, index: int, tasks: int) -> None:
         self._spec = spec
@@ -171,12 +171,12 @@ class _RunningTask:
         self._last_progress = time.monotonic()
         self._blocked_seconds = self._waited_seconds = 0.0
         self._rows = self._bytes = self._largest_queue = 0
-        # All batches of a writer have the same schema; serializing it takes longer than choosing a channel.
+        # All batches of a writer have the same schema. It is serialized once: that is slower than choosing a channel.
         self._written_schema: bytes | None = None
         self._parsed_schemas: dict[bytes, pa.Schema] = {}
 
     def open(self, listener: socket.socket, secret: bytes, peers: list[Peer]) -> Transport:
-        """Return the connections as a context manager."""
+        """Return the connections of the task, which are a context manager."""
         self._transport = Transport(listener, secret, self._index, peers, self._targets, self._writers, self._on_ack)
         return self._transport
 

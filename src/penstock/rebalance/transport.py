@@ -1,4 +1,4 @@
-"""The transport between the tasks of a stage: a task may be a writer, and those with the lowest indexes are readers."""
+"""The transport between the tasks of an adaptive exchange; a task may write, and those with the lowest indexes read."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ReceivedBatch:
 class Transport(Network):
     """The connections of a task; a context manager. Channels are numbered by their position in `targets`.
 
-    `secret` is shared by all tasks of this attempt of the stage, `peers` are their addresses, and `index` is that of
-    this task. `targets` are the readers that this task writes to, `writers` the tasks that write to this task. `on_ack`
+    `secret` is shared by all tasks of this attempt of the stage, `peers` are their addresses, and `index` is the index
+    of this task. `targets` are the readers that this task writes to, `writers` the tasks that write to it. `on_ack`
     is called with a channel when the oldest batch of the channel was consumed.
     """
 
@@ -77,7 +77,7 @@ class Transport(Network):
     # -- for the writing thread ----------------------------------------------------------------------------------
 
     def send(self, channel: int, schema: bytes, payload: object, rows: int, size: int, batch: object) -> None:
-        """Send a batch to a reader: `payload` (None for this task), or `batch` itself if the reader is this task."""
+        """Send a batch to a reader: serialized (`payload`), or `batch` itself if this task is the reader."""
         if self._targets[channel] == self._index:
             with self.changed:
                 self.inbox.append(ReceivedBatch(batch, None, rows, size, None))
@@ -133,7 +133,7 @@ class Transport(Network):
     # -- as a reader ---------------------------------------------------------------------------------------------
 
     def begin_handshake(self, connection: Connection) -> None:
-        """Send a nonce."""
+        """Send this reader's nonce to a writer."""
         connection.nonce = os.urandom(NONCE_BYTES)
         connection.expect(protocol.HELLO_BYTES, self._on_hello)
         self.send_handshake(connection, connection.nonce)
@@ -187,7 +187,7 @@ class Transport(Network):
 
     def _on_nonce(self, connection: Connection, reader_nonce: bytearray) -> None:
         assert connection.peer_index is not None
-        reader = self._targets[connection.peer_index]  # the index is that of the channel
+        reader = self._targets[connection.peer_index]  # at a writer, it is the number of the channel
         connection.nonce = os.urandom(NONCE_BYTES)
         peer_nonce = bytes(reader_nonce)
         answer = protocol.hello(self._secret, peer_nonce, connection.nonce, self._index, reader)

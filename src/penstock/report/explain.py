@@ -173,7 +173,7 @@ class ExplainedPlan:
         read_nodes = {edge.source for node in self.nodes for edge in node.inputs}
         printed: set[int] = set()
         todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read_nodes]
-        while todo:
+        while todo:  # entries: a node, its depth, and how its rows reach the node that reads them
             node, depth, distribution = todo.pop(0)
             is_repeated = node.id in printed
             printed.add(node.id)

@@ -40,7 +40,7 @@ _TERMINAL = Console(stderr=True)
 
 
 class _Figures(ProgressColumn):
-    """A column with the completed amount, the remaining time and the elapsed time."""
+    """A column with the finished tasks or operators, what they have read, and the remaining and elapsed time."""
 
     def render(self, task: Task) -> Text:
         """Return the text of a line."""
@@ -222,6 +222,6 @@ class Progress:
 
 
 def _read_texts(counts: TaskCounts) -> tuple[str, ...]:
-    """Return the bytes and rows that were read, as texts; without bytes for generated rows."""
+    """Return the bytes and rows that were read, as texts; zeros, such as the bytes of generated rows, are omitted."""
     size = (show_bytes(counts.bytes_read),) if counts.bytes_read else ()
     return (*size, show_rows(counts.rows_read)) if counts.rows_read else size

@@ -1,4 +1,4 @@
-"""The scheduler of a job: runs ready vertices concurrently, and decides each by the measured size of its inputs."""
+"""The scheduler of a job: runs ready vertices concurrently, and sets the tasks of each by the size of its inputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FAILURE_TIMEOUT = 10.0
 _CANCEL_INTERVAL = 0.2
 """Seconds between two attempts to cancel the vertices of a job that has ended."""
 _POLL_INTERVAL = 1.0
-"""Seconds between two checks for sources that do not answer, and for the progress of awaited vertices."""
+"""Seconds between two checks for sources that do not answer, and for the progress of vertices that others await."""
 
 _EXCHANGING_KINDS = frozenset({OperatorKind.OPAQUE, OperatorKind.UNION})  # Spark may plan exchanges within them
 
@@ -170,8 +170,8 @@ class AdaptiveBatchScheduler:
     def _wait_for_vertices(self, timeout: float | None) -> None:
         """Wait until no vertex runs, at most `timeout` seconds; None waits without a limit.
 
-        Vertices are cancelled repeatedly. If the user has set a job group, Spark cannot cancel our group in advance,
-        so a vertex may start another Spark job after it was cancelled.
+        Vertices are cancelled repeatedly: if the user has set a job group, Spark cancels only running jobs of a vertex,
+        so the vertex may start another Spark job after it was cancelled.
         """
         if timeout is None:
             wait(self._running)
@@ -183,7 +183,7 @@ class AdaptiveBatchScheduler:
             self._cancel_vertices()
 
     def _next_event(self) -> handler.JobEvent:
-        """Wait for an event; meanwhile check sources for timeouts, and report the progress of awaited vertices."""
+        """Wait for an event; meanwhile check sources for timeouts, and report progress that other vertices wait for."""
         while True:
             try:
                 return self._events.get(timeout=_POLL_INTERVAL)
@@ -224,7 +224,7 @@ class AdaptiveBatchScheduler:
         )
 
     def _initialize(self, execution: ExecutionJobVertex) -> None:
-        """Fetch the filters of a vertex, if it has any, and infer the parallelism of its sources; does not block."""
+        """Fetch the dynamic filters of a vertex, then infer the parallelism of its sources; both on other threads."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
         if any(node.filters for node in nodes):
             self._running.append(self._workers.submit(self._fetch_filters, execution))
@@ -320,7 +320,7 @@ class AdaptiveBatchScheduler:
         self._cancel_vertices()
         for execution in self.execution_graph:
             if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                with suppress(GraphError):  # the vertex has just started
+                with suppress(GraphError):  # the vertex has just ended
                     execution.move(ExecutionState.CANCELED)
         self._event_bus.deliver()
 
@@ -328,8 +328,8 @@ class AdaptiveBatchScheduler:
 def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLog) -> bool:
     """Whether Spark exchanges no rows within a vertex, so that its running stage writes the result.
 
-    Spark exchanges rows within operators that it runs with their inputs, and within a join whose broadcast fell back;
-    the outcome of such a broadcast says what was done instead.
+    Spark exchanges rows within operators that it runs with their inputs, and within a join whose broadcast fell back:
+    the outcome of the decision to broadcast then has the entry ``instead``.
     """
     operators = [graph.node(node_id).operator for node_id in vertex.node_ids]
     may_exchange = any(
@@ -342,7 +342,7 @@ def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLo
 
 
 def check_source_timeouts(thread_prefix: str, timeout: float) -> None:
-    """Raise `SourceTimeoutError` if a thread whose name has a prefix has waited for a source for `timeout` seconds.
+    """Raise `SourceTimeoutError` if a thread whose name has this prefix has waited `timeout` seconds for a source.
 
     The time of threads that compute or wait for Spark is not limited.
     """

@@ -9,7 +9,7 @@ from penstock.errors import JobCancelledError
 
 
 class EndArbiter:
-    """Decides, exactly once, whether a job ends with a commit or a cancellation; `name` is the job's. Thread-safe."""
+    """Decides exactly once whether a job (`name`) ends with a commit or a cancellation. Thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Base of the events that workers and users send to the scheduler; listeners get those of `penstock.events`."""
+    """Base of the events sent to the scheduler by workers and users; listeners get other events (`penstock.events`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class Job(JobStatus):
         return JobSummary.of(self.decisions.records, tasks, seconds, earlier_seconds[-1] if earlier_seconds else None)
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
-        """Cancel the job: its Spark jobs stop, and its sinks show nothing. Returns at once; `wait` then raises.
+        """Cancel the job: its Spark jobs stop, and its sinks make no rows visible. Returns at once; `wait` then raises.
 
         The job ends within two seconds, even if some of its threads hang. The error and a decision name the threads
         that could not be stopped; these cannot make anything visible later.
@@ -166,7 +166,7 @@ class Job(JobStatus):
         strategies: Sequence[StreamGraphOptimizationStrategy] = (),
         properties: LocalProperties | None = None,
     ) -> None:
-        """Start a thread that runs a planned job, with the local properties of the user's thread; for `Environment`."""
+        """Start a thread that runs a planned job, with the local properties of the user's thread; not for users."""
         sessions = SessionPool(bridge, planning_settings(bridge, config), properties)
         self._scheduler = AdaptiveBatchScheduler(
             bridge, sessions, plan, config, self.decisions, self._event_bus, self.id, self.name, sinks, strategies
@@ -179,7 +179,7 @@ class Job(JobStatus):
         self._done.wait()
 
     def start_whole(self, bridge: Bridge, plan: SparkPlan, sinks: Sequence[SinkJob]) -> None:
-        """Start a thread in which Spark runs the queries unchanged; for `Environment`."""
+        """Start a thread in which Spark runs the queries unchanged; not for users."""
         group = f"penstock-{self.id}-whole"
         self._spark_job_groups.append(group)
         properties = jobs.user_properties(bridge)
@@ -231,7 +231,7 @@ class Job(JobStatus):
         start_thread(f"penstock-{self.id}", partial(contextvars.copy_context().run, body))
 
     def _before_commit(self) -> None:
-        """Run just before the commit, when all sinks have their rows and the job can still be cancelled; a hook."""
+        """Do nothing; a hook for subclasses, called when all rows are written and the job can still be cancelled."""
 
     def _finish(self, error: BaseException | None) -> None:
         """End the job, unless its cancellation has already ended it."""

@@ -44,29 +44,29 @@ class JobStatus(ABC):
 
     @property
     def vertices(self) -> list[VertexSnapshot]:
-        """The current snapshots of its vertices; empty if Spark or a native engine runs the whole query."""
+        """The current snapshots of the job's vertices; empty before planning, and if Spark runs the whole query."""
         return [execution.snapshot for execution in self.graphs.execution] if self.graphs else []
 
     @property
     def events(self) -> list[JobStatusEvent]:
-        """Its events so far, in order."""
+        """The events of the job so far, oldest first."""
         return self._event_bus.events
 
     @property
     def pending_operators(self) -> int:
-        """The number of operators that are not part of a vertex yet."""
+        """The number of operators that no vertex contains yet, as vertices are created while the job runs."""
         return self.graphs.manager.pending_operators if self.graphs else 0
 
     @property
     def status_counts(self) -> dict[str, int]:
-        """How many vertices are in each state; empty if Spark or a native engine runs the whole query."""
+        """The number of vertices by state; empty before planning, and if Spark runs the whole query."""
         if self.graphs is None:
             return {}
         counts = Counter(vertex.state for vertex in self.vertices)
         return {state.value: counts[state] for state in ExecutionState}
 
     def task_counts(self) -> dict[JobVertexID, TaskCounts]:
-        """Return the task progress of running vertices. Each call queries Spark once; wait a second between calls."""
+        """Return the task counts of running vertices. Each call queries the JVM, so call it at most once a second."""
         bridge, graphs = self._bridge, self.graphs
         running = [vertex.vertex for vertex in self.vertices if vertex.state is ExecutionState.RUNNING]
         if bridge is None or graphs is None or not running:
@@ -86,7 +86,7 @@ class JobStatus(ABC):
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
 
     def display_name(self, vertex: JobVertex) -> str:
-        """Return a readable name of a vertex, with its tables and keys."""
+        """Return a readable name of a vertex, which contains its tables and keys."""
         if self.graphs is None:
             return vertex.name
         if self._columns is None:
@@ -96,7 +96,7 @@ class JobStatus(ABC):
     @property
     @abstractmethod
     def summary(self) -> JobSummary:
-        """A line with the bytes that broadcasts saved from a shuffle, the tasks, the duration, and missed estimates."""
+        """The figures of the job: bytes that broadcast joins did not shuffle, tasks, duration, and missed estimates."""
 
     def __str__(self) -> str:
         parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]
@@ -121,9 +121,9 @@ class JobStatus(ABC):
         return [f"- {decision.text}" for decision in decisions]
 
     def watch(self, listener: JobStatusListener) -> None:
-        """Notify a listener of all events of the job; past events are delivered at once.
+        """Notify a listener of all events of the job; past events are delivered immediately.
 
-        The listener is called on threads of the job, and should return quickly.
+        The listener is called on threads of the job, and for past events on the caller's thread; it must be fast.
 
         >>> class Printer(JobStatusListener):
         ...     def on_events(self, events):

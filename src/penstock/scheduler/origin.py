@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.base.masking import mask_sql
 
 _MAX_TEXT, _MAX_NAME = 8000, 120
-"""Maximum characters of a text, and of a name made from a statement; the list of jobs reads 64 KiB of each log."""
+"""Maximum characters of a text, as the list of jobs reads only 64 KiB of each log, and of a name from a statement."""
 UNNAMED = "query"
 """The name of a job whose query has no description, statement or line."""
 _CONNECT_PREFIX = "Spark Connect - "
@@ -21,7 +21,7 @@ class QueryOrigin:
     `statement` is its SQL text with secrets masked; None if unknown or not written in SQL. `line` is the action in the
     user's program, as reported by PySpark, such as ``collect at job.py:3``. `description` is the user's name for the
     job, or description of its Spark jobs. `page` is the address in Spark's web UI of the SQL execution that waits for
-    the rows. `is_delegated` says whether Spark delegated the query, so that Spark runs the last stage.
+    the rows. `is_delegated` says whether Spark delegated the query, and runs only its last stage.
     """
 
     statement: str | None = None
@@ -40,7 +40,7 @@ class QueryOrigin:
         *,
         is_delegated: bool = False,
     ) -> QueryOrigin:
-        """Return the origin of a query from its SQL text, its call site, and the description of its Spark jobs."""
+        """Return the origin of a query from its SQL text, call site and description: secrets masked, long texts cut."""
         statement = None if text is None else _mask_and_shorten(text)
         return cls(statement, _user_text(line), _user_text(description), page, is_delegated)
 
@@ -56,7 +56,7 @@ class QueryOrigin:
 
 
 def _cut_at_word(text: str) -> str:
-    """Return the first `_MAX_NAME` characters of a text, without an incomplete last word unless that is long."""
+    """Return the first `_MAX_NAME` characters of a text, without an incomplete last word if more than half remains."""
     words = text[: _MAX_NAME + 1].rpartition(" ")[0]
     return words if len(words) > _MAX_NAME // 2 else text[:_MAX_NAME]
 
@@ -66,6 +66,6 @@ def _user_text(text: str | None) -> str | None:
 
 
 def _mask_and_shorten(text: str) -> str:
-    # Masking long texts is slow, so cut first, but at twice the length, to not cut a secret in half.
+    # Masking a long text is slow, so cut it first; at twice the length, as a secret cut in half may not be masked.
     masked = mask_sql(text[: 2 * _MAX_TEXT].strip())
     return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]} …"

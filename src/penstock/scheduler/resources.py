@@ -75,14 +75,14 @@ _MEMORY_FRACTION = 0.6
 """The fraction of a heap that Spark uses for execution and storage (default of ``spark.memory.fraction``)."""
 
 _BROADCAST_TOLERANCE = 10
-"""The multiple of the threshold beyond which a broadcast is stopped; below, completing it costs less than a shuffle."""
+"""A broadcast is stopped above this multiple of the threshold; below, completing it costs less than a shuffle."""
 
 
 def resources_of(bridge: Bridge, config: Configuration) -> Resources:
-    """Return the resource limits of strategies.
+    """Return the limits that optimizer strategies apply, such as the maximum size of a broadcast table.
 
-    A broadcast table may take an eighth of Spark's share of the smaller heap: there may be several at a time, and the
-    driver holds each twice while building it. A hash table within a task may take a quarter of the task's share.
+    A broadcast table may take an eighth of Spark's share of the smaller heap (driver or executor): several tables may
+    exist at a time, and the driver builds each in two copies. A task's hash table may take a quarter of its share.
     """
     driver, executor = jobs.heap_bytes(bridge)
     tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
@@ -101,7 +101,7 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
 
 
 def broadcast_bounds(bridge: Bridge, config: Configuration, resources: Resources) -> BroadcastBounds:
-    """Return the limits of broadcasts that were chosen by Spark's estimates."""
+    """Return the run-time limits of broadcasts that were chosen by Spark's size estimates."""
     threshold, _ = planned_broadcast_threshold(bridge, config)
     settings = ParallelismSettings.of(config, resources.cores)
     return BroadcastBounds(

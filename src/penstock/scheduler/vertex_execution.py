@@ -1,4 +1,4 @@
-"""Decides and runs a vertex, and records its outcome, with the actual values of the estimates in its decisions."""
+"""Runs a vertex: decides its tasks, records its outcome, and adds actual values to the estimates of its decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class VertexExecution:
-    """Runs the vertices of a job; every call is on a worker thread."""
+    """Runs the vertices of a job; its methods are called on worker threads."""
 
     _context: JobContext
     _decider: VertexDecider
@@ -38,7 +38,7 @@ class VertexExecution:
     _event_bus: JobEventBus
 
     def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
-        """Decide a vertex, run it, and record its outcome; `inferred` is the parallelism of its sources, by node."""
+        """Decide the tasks of a vertex, run it, record its outcome; `inferred` is the sources' parallelism by node."""
         vertex = execution.vertex
         with track_work(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
@@ -59,7 +59,7 @@ class VertexExecution:
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:
-        """Collect the keys for the dynamic filters of a vertex, and filter its sources; return the filters by node."""
+        """Collect the keys for the dynamic filters of a vertex, and filter its sources; return filters by node id."""
         with track_work(f"fetching the filters of {vertex.id} {vertex.name}"):
             filters = self._runner.fetch_filters(vertex, self._description(vertex))
         sources = self._context.plan.sources
@@ -82,7 +82,7 @@ def record_run(
     results: ResultStore,
     channel_reports: Iterable[dict[str, Any]],
 ) -> None:
-    """Record the measured figures of a vertex, and settle all decisions about its operators with them."""
+    """Record the measured figures of a vertex, also as outcomes of all decisions about its operators."""
     vertex, decisions = execution.vertex, context.decisions
     reason, report = execution.snapshot.reason, run.report
     if report is not None:
@@ -93,9 +93,9 @@ def record_run(
         decisions.record(choice)
     rows = None if run.result is None else run.result.exact_rows
     size: int | None = None
-    if run.result is not None:  # its bytes are compressed for a shuffle, serialized for a broadcast
+    if run.result is not None:  # estimated bytes of broadcast rows, or compressed bytes of a shuffle
         size = run.result.data_bytes if isinstance(run.result, BroadcastResult) else run.result.written_bytes
-    # The tasks that ran replace an undecided parallelism.
+    # If no parallelism was decided, record the number of tasks that ran.
     parallelism, sizes = execution.snapshot.parallelism or run.tasks, results.subpartition_bytes(vertex)
     execution.record(
         tasks=run.tasks, rows_out=rows, bytes_out=size, subpartitions=sizes, parallelism=parallelism, reason=reason
@@ -108,7 +108,7 @@ def record_run(
 
 
 def _channel_choice(vertex: JobVertex, report: dict[str, Any]) -> Choice:
-    """Return the decision about a task of an adaptive exchange: the rows it consumed, and sent to each consumer."""
+    """Return a decision that reports a task of an adaptive exchange: the rows it read, and sent to each consumer."""
     rows = {f"rows to {channel['reader']}": channel["rows"] for channel in report["channels"]}
     rates = {f"rows a second of {channel['reader']}": channel["pace"] for channel in report["channels"]}
     figures = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
@@ -166,13 +166,13 @@ def _compare_broadcast(context: JobContext, vertex: JobVertex, size: int) -> Non
 def _compare_sources(context: JobContext, vertex: JobVertex, unsettled: list[Decision], results: ResultStore) -> None:
     """Compare the estimated rows of sources with the rows that were read.
 
-    Bytes are not compared: Spark counts only what the thread of a task reads, and Parquet reads mostly on others.
+    Bytes are not compared: Spark counts only reads by the task's own thread, but other threads read most Parquet data.
     """
     source_decisions = [decision for decision in unsettled if decision.kind in _SOURCE_KINDS]
     if source_decisions:
         scanned = results.scanned_rows(vertex)
         sources = {node_id for node_id in vertex.node_ids if node_id in context.plan.sources}
-        # DuckDB does not count the rows that it reads.
+        # Some scans do not report the number of rows that they read.
         rows = sum(scanned.values()) if sources and scanned.keys() >= sources else None
         for decision in source_decisions:
             context.decisions.compare(decision.id, rows)
@@ -199,13 +199,13 @@ def _compare_filters(context: JobContext, vertex: JobVertex, unsettled: list[Dec
         is_only_filter = len(decisions) == 1 and _filters_only_nulls(context.plan.sources[source])
         for decision in decisions:
             estimate = _estimate(decision)
-            # Other filters removed rows too, so a lower estimate for this filter alone was too low.
+            # With other filters, the fraction is a lower bound, which only proves that a lower estimate was too low.
             if is_only_filter or (estimate is not None and estimate.estimated < selectivity):
                 context.decisions.compare(decision.id, selectivity, is_least=not is_only_filter)
 
 
 def _filtered_source(context: JobContext, node_id: int) -> int | None:
-    """Return the source that a filter at a node reads; None if the filter does not read the source directly."""
+    """Return the source that a filter at a node reads: the node itself, or the input of a cheap Calc; else None."""
     graph = context.graph
     if node_id in context.plan.sources:
         consumers = [graph.node(edge.target_id).operator for edge in graph.out_edges(node_id)]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from penstock.shadow.sinks import WatchedOutput
 
 MAX_EXAMPLES = 5
-"""The most rows that a report shows of each side."""
+"""Maximum number of differing rows that a report shows of each side, Penstock and plain Spark."""
 _UNSTABLE = "plain Spark itself {} in a second run, with other numbers of shuffle partitions"
-# How the message of an error names a condition of Spark, a Python class and a Java class.
+# Patterns of an error condition of Spark, a Python class and a Java class in the message of an error.
 _ERROR_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
 _JAVA_ERROR = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
@@ -43,10 +43,10 @@ class NotComparableError(Exception):
 
 
 def run_plain(watched: WatchedOutput, *, repartitioned: bool = False) -> PlainRun:
-    """Run a query on plain Spark, and fingerprint its rows.
+    """Run the query of an output on Spark without Penstock, and compute the fingerprint (checksums) of its rows.
 
     With `repartitioned`, the numbers of shuffle partitions differ from those of the user's session. Raise
-    `NotComparableError` if only the checksums fail, or a column has a type without checksums.
+    `NotComparableError` if the checksums fail but the query does not, or a column has a type without checksums.
     """
     create_rows = watched.plain.repartitioned_rows if repartitioned else watched.plain.rows
     start = time.monotonic()
@@ -65,7 +65,7 @@ def run_plain(watched: WatchedOutput, *, repartitioned: bool = False) -> PlainRu
 
 
 def compare_rows(watched: WatchedOutput, seconds: float) -> Comparison:
-    """Compare an output whose sink received a DataFrame that can be computed; `seconds` is the duration on Penstock."""
+    """Compare the rows that a sink received with plain Spark's; `seconds` is the duration of the job on Penstock."""
     measured: dict[str, Any] = {"seconds": seconds}
 
     def comparison(verdict: Verdict, reason: str, **details: Any) -> Comparison:
@@ -112,7 +112,7 @@ def _verdict_on_plain_error(watched: WatchedOutput, plain_run: PlainRun, rows: i
 
 
 def _compare_fingerprints(watched: WatchedOutput, penstock: Fingerprint, plain: Fingerprint) -> dict[str, Any]:
-    """Return the verdict, reason and details by name; if fingerprints differ, run both sides again to explain why."""
+    """Return the values of a `Comparison` by field; if fingerprints differ, run both sides again to explain why."""
     assert watched.sink_df is not None
     columns, plain_columns = (_columns(schema) for schema in (watched.sink_df.schema, watched.plain.schema()))
     if columns != plain_columns:
@@ -147,7 +147,7 @@ def _columns(schema: StructType) -> str:
 def _details(
     watched: WatchedOutput, penstock: Fingerprint, plain: Fingerprint, penstock_rows: DataFrame, note: str
 ) -> dict[str, Any]:
-    """Return the verdict, reason and details of fingerprints that differ; doubles within the tolerance are equal."""
+    """Return the values of a `Comparison` if fingerprints differ; rows with nearly equal doubles count as equal."""
     bridge, names, plain_rows = watched.bridge, watched.plain.schema().names, watched.plain.rows()
     columns = tuple(names[i] for i in penstock.differing_columns(plain)) if penstock.rows == plain.rows else ()
     if penstock.equals_except_floats(plain):
@@ -180,10 +180,10 @@ def _details(
 
 
 def error_class(error: BaseException) -> str:
-    """Return the class of an error's root cause.
+    """Return a name that identifies the kind of an error's root cause.
 
-    The class is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, a
-    Java class, or the Python class of the error itself.
+    The name is, if available, that of the Python exception of a user's function, else an error condition of Spark such
+    as ``DIVIDE_BY_ZERO``, else a Java class, else the Python class of the root cause.
     """
     while error.__cause__ is not None:
         error = error.__cause__

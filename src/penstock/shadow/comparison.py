@@ -1,4 +1,4 @@
-"""The results of comparisons with plain Spark, as plain values."""
+"""The results of comparisons with plain Spark (Spark without Penstock), without references to the JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 
 class Engine(StrEnum):
-    """The engine that computed an output; NATIVE: the whole query in a single task, BOTH: some steps natively."""
+    """The engine of an output. NATIVE: DuckDB, in a single task. BOTH: Penstock, with DuckDB for some steps."""
 
     NATIVE = "native"
     PENSTOCK = "Penstock"
@@ -43,7 +43,7 @@ class Comparison:
     columns
         The names of the columns that differ; empty also if the numbers of rows differ.
     examples, plain_examples
-        A few rows that Penstock, or plain Spark, returns more often than the other, as texts in the order of `names`.
+        A few rows that Penstock (or plain Spark) returns more often, each as a tuple of texts in the order of `names`.
     names
         The names of all columns.
     seconds, plain_seconds

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class ShadowedJob(Job):
     """A job whose queries plain Spark runs as well, to compare the rows.
 
-    Plain Spark runs in the user's session when all sinks have their rows, before the commit, and writes nothing.
+    Plain Spark (Spark without Penstock) runs the queries in the user's session before the commit, and writes nothing.
     `report` has the results. `raises` says whether `wait` raises an error if rows differ. `properties` are Spark's
     local properties of the user's thread; if None, those of the current thread.
     """
@@ -85,7 +85,7 @@ class ShadowedJob(Job):
         return ShadowedSink(sink, watched)
 
     def record_plan(self, plan: JobPlan) -> None:
-        """Record whether Spark computes the only query of the job itself, so that no comparison is needed."""
+        """Record if Spark itself runs the query of a job with a single output; no comparison is needed then."""
         queries = [source.scan for source in plan.sources.values() if isinstance(source.scan, SparkQuery)]
         if len(self._watched) == 1 and any(not isinstance(query, NativeQuery) for query in queries):
             self._watched[0].spark_is_chosen = True
@@ -107,9 +107,9 @@ class ShadowedJob(Job):
         jobs.cancel_group(self._shadow_bridge, self._job_group, reason)
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Wait for the end like `Job.wait`.
+        """Wait for the end like `Job.wait`; rows that differ from plain Spark's remain in the target.
 
-        Raise `RowsDifferError` if the job `raises` and an output differs from plain Spark's; written rows remain.
+        Raise `RowsDifferError` if the job `raises` and the rows of an output differ from plain Spark's.
         """
         try:
             super().wait(timeout)
@@ -123,7 +123,7 @@ class ShadowedJob(Job):
         return self
 
     def compare_planning_error(self, error: Exception) -> None:
-        """Compare an error of planning with plain Spark; errors of Penstock itself are not compared.
+        """Check whether plain Spark fails with the same error as the planning; errors of Penstock itself are left out.
 
         Raise `RowsDifferError` if the job `raises` and plain Spark does not fail with the same error.
         """
@@ -133,7 +133,7 @@ class ShadowedJob(Job):
             self._raise_differences(error)
 
     def compare_failure(self, error: BaseException) -> None:
-        """Compare a failure of the job with plain Spark, which reads the same data, as nothing was committed."""
+        """Check whether plain Spark fails like the job; it reads the same data, as the job has committed nothing."""
         with self._comparison_lock, self._as_shadow():
             if self._is_report_final:
                 return
@@ -150,7 +150,7 @@ class ShadowedJob(Job):
             self._finish_report()
 
     def _before_commit(self) -> None:
-        """Compare all outputs that are not compared yet: the commit may change the data that the queries read."""
+        """Compare the remaining outputs before the commit, which may change the data that the queries read."""
         with self._comparison_lock, self._as_shadow():
             seconds = time.time() - self.started
             for watched in self._watched:
@@ -161,7 +161,7 @@ class ShadowedJob(Job):
             self._finish_report()
 
     def _compare_failures(self, remaining: Sequence[WatchedOutput], error: BaseException) -> None:
-        """Run the outputs without rows on plain Spark, until a run fails with the error of the job."""
+        """Run the queries of outputs without a verdict on plain Spark, until a run fails with the error of the job."""
         runs: list[tuple[WatchedOutput, PlainRun]] = []
         job_error = error_class(error)
         for watched in remaining:
@@ -227,7 +227,7 @@ class ShadowedJob(Job):
         if watched.is_run_by_spark:
             return Engine.SPARK
         has_fallback_by_choice = {
-            str(decision.chosen): "instead" in decision.outcome
+            str(decision.chosen): "instead" in decision.outcome  # the outcome of a fallback to Spark
             for decision in self.decisions
             if decision.kind is DecisionKind.NATIVE
         }

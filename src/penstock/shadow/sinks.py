@@ -1,4 +1,4 @@
-"""Sinks that fingerprint the rows they receive."""
+"""Sinks that compute a fingerprint (checksums) of the rows they receive."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class WatchedOutput:
     If the output is `materialised`, its rows can be computed again from the stored result of the last exchange.
     `user_df` is the user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query
     that Spark delegates. `spark_is_chosen` is set if the job plan or a fallback lets Spark run the query. `sink_df` is
-    the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint the
-    rows that the sink computes; None if they are recomputed. `problem` says why rows cannot be compared; else empty.
+    the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint
+    rows while the sink reads them; None if rows are recomputed. `problem` says why rows cannot be compared, else empty.
     """
 
     bridge: Bridge
@@ -45,12 +45,12 @@ class WatchedOutput:
 
     @property
     def is_run_by_spark(self) -> bool:
-        """Whether Spark runs the whole query: it is chosen, or the sink received the user's DataFrame."""
+        """Whether Spark runs the whole query: Spark is chosen, or the sink received the user's DataFrame unchanged."""
         return self.spark_is_chosen or (self.user_df is not None and self.sink_df is self.user_df)
 
     @property
     def recomputed_rows(self) -> DataFrame:
-        """The rows that the sink received, to be computed again by the last stage only."""
+        """The rows that the sink received, as a DataFrame that runs only the last stage again."""
         assert self.sink_df is not None
         return in_user_session(self.bridge, self.sink_df)
 
@@ -60,7 +60,7 @@ class WatchedOutput:
         return Comparison(self.name, verdict, reason, names=names, location=self.location, **values)
 
     def watch(self, df: DataFrame) -> DataFrame:
-        """Return the DataFrame for the sink; it fingerprints rows of Penstock that cannot be computed again later."""
+        """Return the DataFrame for the sink, which also fingerprints the rows unless they can be recomputed later."""
         self.sink_df = df
         if self.is_run_by_spark or self.materialised:
             return df
@@ -109,7 +109,7 @@ class ShadowedSink(Sink):
 
 
 class ShadowedSinkJob(SinkJob):
-    """The job of a `ShadowedSink`; it does not fingerprint samples (`sample_size`) and the rows of `write_first`."""
+    """The job of a `ShadowedSink`; it fingerprints neither samples (`sample_size`) nor rows of `write_first`."""
 
     check, restart, prepare, commit = _inner("check"), _inner("restart"), _inner("prepare"), _inner("commit")
     abort, refresh, secrets = _inner("abort"), _inner("refresh"), _inner("secrets")

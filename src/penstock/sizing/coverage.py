@@ -1,4 +1,4 @@
-"""Checks that tasks read all rows exactly once; `reader` names an input or a vertex in errors. Pure arithmetic."""
+"""Checks that tasks read all rows exactly once. The parameter `reader` is a vertex or input, for error messages."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def check_slices(
     sizes: Mapping[str, Sequence[int]],
     mappers: Mapping[str, int],
 ) -> None:
-    """Raise `VerificationError` unless tasks read each row of an input once, or of two inputs each pair of rows.
+    """Raise `VerificationError` unless tasks read each row of a single input, or each pair of rows of two inputs, once.
 
-    A pair is two rows of the same subpartition. `slices` are the slices that each task reads, by edge; all edges have
+    A pair has a row of each input, in the same subpartition. `slices` has what each task reads, by edge; all edges have
     the same number of tasks. `sizes` are the bytes per subpartition by edge; all edges have the same number of
-    subpartitions, and those without bytes need not be read. `mappers` is the number of upstream tasks by edge.
+    subpartitions, and empty subpartitions need not be read. `mappers` is the number of upstream tasks by edge.
     """
     edges = list(slices)
     if len(edges) > _MAX_INPUTS or len({len(sizes[edge]) for edge in edges}) > 1:

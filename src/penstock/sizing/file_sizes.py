@@ -1,7 +1,7 @@
 """Divides an exchange among tasks so that the files they write have a target size. Pure arithmetic.
 
-A subpartition that is too large for a file is read in several slices: by slot, and by upstream task. Several small
-subpartitions are read by one task.
+A subpartition consists of slots, over which its rows are spread by hash. A subpartition that is too large for a file is
+divided among tasks by slot and by upstream task. Small subpartitions share a task.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _COUNT_FACTORS = (1, 0.95, 0.9, 0.85, 0.8, 1.05, 1.1, 1.15, 1.2, 1.25, 1.33)
 """Multiples of the ideal number of files to try, because another number may divide the sizes more evenly."""
 _CELLS_PER_FILE = 4
 """The desired number of cells per file; a cell has the rows of a slot that one upstream task wrote."""
-_MAX_SLOTS = 32
+_MAX_SLOTS = 32  # per subpartition
 _SIMILAR = 0.2
 """Slots whose bytes differ by at most this fraction are assumed to have the same distribution over upstream tasks."""
 
 
 def slot_count(written_bytes: int, target: int, writers: int) -> int:
-    """Return the number of slots per subpartition so that it can be divided into files of the target size.
+    """Return how many slots a subpartition needs, so that tasks can divide it into files of the target size.
 
     `written_bytes` are the bytes written into the exchange; all of them may be in a single subpartition. `target` is
     the target bytes of a file. `writers` is the number of upstream tasks that may divide a slot; 0 if unknown.
@@ -62,7 +62,7 @@ def cut_for_files(
 def _cut_large(
     sizes: Sequence[float], slot_range: range, by_mapper: Callable[[int], Sequence[float]], target: float
 ) -> list[tuple[Slice, ...]]:
-    """Divide consecutive slots at the target size; within a slot, by upstream task."""
+    """Divide a large subpartition into ranges of slots of about `target` bytes; a slot is divided by upstream task."""
     similar_size, fractions = -1.0, [1.0]
     cells: list[float] = []
     for slot in slot_range:
@@ -75,7 +75,7 @@ def _cut_large(
 
 
 def _slices(first_slot: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
-    """Return a run of cells as slices: the end of a slot, whole slots, and the start of a slot; or a part of a slot.
+    """Return a run of cells as slices: the end of a slot, whole slots, the start of a slot; or part of a single slot.
 
     Cells are ordered by slot, then by upstream task; `low` and `high` count from the first cell of `first_slot`.
     """
@@ -92,10 +92,10 @@ def _slices(first_slot: int, writers: int, low: int, high: int) -> tuple[Slice, 
 
 
 def runs_near(weights: Sequence[float], target: float) -> list[Range]:
-    """Return ranges of consecutive weights whose sums are near a target, as few as possible outside the tolerance."""
+    """Return ranges of consecutive weights with sums near a target, as few sums as possible outside `_TOLERANCE`."""
     ideal_count = sum(weights) / target
     run_length = len(weights) / max(ideal_count, 1)
-    # Counts for which a range has a whole number of weights, which is best if all weights are equal.
+    # If all weights are equal, a count is best that divides them into ranges of the same length.
     equal = [len(weights) / length for length in (math.floor(run_length), math.ceil(run_length)) if length]
     near = [ideal_count * factor for factor in _COUNT_FACTORS]
     counts = {max(1, min(len(weights), round(count))) for count in (*near, *equal)}

@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 class SizeList:
-    """The bytes of at least one unit, in order; units are subpartitions, or slices of them. None is negative."""
+    """The sizes of units in order, in bytes: not empty, not negative. A unit is a subpartition or a slice of it."""
 
     def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
         self.sizes = np.asarray(sizes, dtype=np.int64)
@@ -75,8 +75,8 @@ class SizeList:
         """Return the smallest limit in [low, high] that gives at most `at_most` ranges, -1 if `high` gives more.
 
         The search starts just above the even share of the bytes, with growing steps, because the result is there unless
-        single units are huge. Each trial narrows the bounds. If it succeeds, the bytes of its largest range are enough
-        as a limit. If it fails, every limit fails that does not lengthen any of its ranges.
+        single units are huge. Each trial narrows the bounds. After a success, the bytes of the largest range are a new
+        upper bound. After a failure, the least limit that makes any range longer is a new lower bound.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -95,7 +95,7 @@ class SizeList:
         return high
 
     def _trial(self, limit: int, stop: int, high: int) -> tuple[int, int, int]:
-        """Return `count`, the bytes of the largest range, and the least limit that lengthens a range (else `high`)."""
+        """Return `count`, the bytes of the largest range, and the least limit for a longer range (`high` if none)."""
         cuts = self._cuts(limit, stop)
         ends = self._ends[cuts]
         largest = int((ends[1:] - ends[:-1]).max())
@@ -119,7 +119,7 @@ def pack_within(
     smallest that gives the same number, which is the most even. If it gives too many ranges, take the smallest limit
     that gives at most `upper`. If no limit gives an allowed number of ranges, divide the units by count.
 
-    Also return why the limit is not `volume`, as a clause with the origin of the bound (`lower_from`, `upper_from`).
+    Also return why the limit is not `volume`, as a clause with the bound's origin (`lower_from`, `upper_from`), or "".
     """
     count = sizes.count(volume, upper)
     if lower <= count <= upper:

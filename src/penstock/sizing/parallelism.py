@@ -19,11 +19,11 @@ from penstock.sizing.packing import Range, SizeList, pack_exactly, pack_within
 
 MIB = 1 << 20
 _MIN_TASK_BYTES = 64 << 10
-"""The minimum bytes that a task reads for its Python functions; fewer do not pay for a Python worker."""
+"""The minimum bytes that a task with Python functions reads; for fewer, starting a Python worker costs too much."""
 _MIN_TASK_SECONDS = 0.5
 """The minimum Python time of a task; starting a worker takes about as long."""
 _MAX_TASK_SECONDS = 10.0
-"""The maximum Python time of a task, even with more tasks than cores: the job waits for the last task."""
+"""The maximum Python time of a task, even if this needs more tasks than cores: a job waits for its last task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def decide_vertex(
     """Decide the parallelism of a vertex whose inputs share the same ranges, and what each task reads.
 
     `inputs` are the bytes per subpartition of each input: at least one input, all with the same number of
-    subpartitions. `parallelism` is the number of tasks if set. With fewer subpartitions than it or the minimum, some
-    tasks read nothing. `python` has the tasks that Python functions need (None without), which only raise the number.
+    subpartitions. `parallelism` is the number of tasks if set. With fewer subpartitions than tasks, some tasks
+    read nothing. `python` is the number of tasks that Python functions need, or None. It can only raise the number.
     """
     counts = {len(sizes) for sizes in inputs}
     if len(counts) != 1:
@@ -154,9 +154,9 @@ def subpartition_count(input_bytes: int, volume: int, upper: int) -> int:
 
 
 _CHUNKS_PER_CONSUMER = 64
-"""Chunks per consumer; many small chunks shorten the wait for the last chunk if a consumer is slow."""
+"""Chunks (subpartitions that the next free consumer takes) per consumer; small chunks shorten the wait at the end."""
 _MAX_CHUNKS = 2000
-"""The maximum for up to 500 consumers; a task writes a block per chunk, and Spark averages the sizes of more blocks."""
+"""The maximum for up to 500 consumers: a task writes a block per chunk; above 2000, Spark has only average sizes."""
 
 
 def chunk_count(consumers: int) -> int:

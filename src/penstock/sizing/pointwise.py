@@ -1,8 +1,8 @@
-"""Connections between the upstream and downstream tasks of a rescale. No imports: the module is sent to executors.
+"""Connections of upstream tasks (writers) and downstream tasks (readers) in a rescale. No imports: runs on executors.
 
 The connections are those of Flink's pointwise edges: groups of consecutive tasks, as even as possible. Flink rounds the
-borders of groups down with at least as many writers as readers, and up with fewer. So with 3 writers and 2 readers the
-last reader has two writers, and with 2 writers and 3 readers the first writer has two readers.
+borders of groups up if there are fewer writers than readers, else down. With 3 writers and 2 readers, the last reader
+has two writers; with 2 writers and 3 readers, the first writer has two readers.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 BYTES_PER_CORE_SECOND = 100_000_000
 """Bytes of Parquet files that DuckDB processes per core and second (TPC-H at scale 10: 60 to 500 million)."""
 OVERHEAD_SECONDS = 1.0
-"""Minimum seconds of a query that runs in several steps, which are planned and started separately (TPC-H)."""
+"""Seconds that a query takes at least if it runs in several steps, each planned and started separately (TPC-H)."""
 
 MIN_EXCHANGES = 2.0
 """The minimum number of exchanges of a small query for which DuckDB is chosen instead of Spark.

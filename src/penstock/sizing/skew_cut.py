@@ -51,13 +51,13 @@ def cut_skewed(
 
     `sizes` are the bytes per subpartition of each input, shape (subpartitions,). `slices` has, for each input, the
     ranges of upstream tasks that divide a skewed subpartition, by its index. `parallelism` is the exact number of tasks
-    if it is set. If there is too little to divide for it or the minimum, some tasks read nothing.
+    if it is set. If the inputs cannot be divided into that many tasks, or the minimum, some read nothing.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _unlimited_tasks(sizes, slices, bounds.volume_per_task)
     if low <= len(tasks) <= high:
         return tasks
-    # `min_limit` is the least limit of bytes for packing runs; then the largest are halved again up to `max_tasks`.
+    # `min_limit` is the least limit of bytes for packing. Then the largest runs are halved until there are `max_tasks`.
     max_tasks, min_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
     totals = SizeList(np.sum(sizes, axis=0))
     split = _split_subpartitions(totals, _split_inputs(slices), max_tasks)
@@ -89,8 +89,8 @@ def _unlimited_tasks(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, 
 class _Run:
     """Consecutive units that one task can read together: whole subpartitions, or slices of a single subpartition.
 
-    `sizes` has the bytes of units, from the subpartition `first` on; `span` is the range of them in this run. Slices
-    divide the input with the index `split_input`, and `parts` has their upstream tasks; else `parts` is empty.
+    `span` is the run's range of the units in `sizes` (bytes). The first unit of `sizes` is in the subpartition `first`.
+    If units are slices, `parts` has their upstream tasks in the input with index `split_input`; else it is empty.
     """
 
     sizes: SizeList
@@ -126,9 +126,9 @@ _Parts = tuple[int, "Sequence[Range]"]
 
 
 def _split_inputs(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, _Parts]:
-    """Return, by skewed subpartition, the input with the most slices of it, and these slices.
+    """Return, by skewed subpartition, the input in which it has the most slices, and these slices.
 
-    A task may read several slices of one input only. With several of both, it would join pairs of other tasks again.
+    Only this input is split. If both were, a task with several slices of each would join pairs that others join too.
     """
     split_inputs: dict[int, _Parts] = {}
     for input_index, parts_of in enumerate(slices):
@@ -139,7 +139,7 @@ def _split_inputs(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, 
 
 
 def _split_subpartitions(totals: SizeList, skewed: Mapping[int, _Parts], max_tasks: int) -> list[tuple[int, _Parts]]:
-    """Return skewed subpartitions with slices, largest first; they and the gaps between need at most `max_tasks`."""
+    """Return the largest skewed subpartitions that `max_tasks` tasks can read, with a task for each and each gap."""
     split: list[int] = []
     for index in sorted(skewed, key=lambda index: -int(totals.sizes[index])):
         if len(_gaps([*split, index], len(totals))) + len(split) + 1 <= max_tasks:

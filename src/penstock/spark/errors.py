@@ -42,7 +42,7 @@ def translate_errors(message: str = "the query could not be planned") -> Iterato
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a broadcast failed because its table was too large for Spark's limits or for the available memory."""
+    """Whether the error of a broadcast says that its table exceeds Spark's limits or the available memory."""
     text = str(error)
     return any(sign in text for sign in _OUT_OF_MEMORY)
 
@@ -60,7 +60,7 @@ def is_cancelled(error: BaseException) -> bool:
 def user_traceback(text: str) -> str:
     """Return the Python traceback in an error's text without the frames of PySpark and Penstock.
 
-    If a traceback has only frames of these packages, its last frame remains.
+    If a traceback has only frames of these packages, its last frame remains. The text must contain a traceback.
     """
     text = text[text.index(_TRACEBACK) :].split("\n\tat ", maxsplit=1)[0].rstrip()
     lines: list[str] = []

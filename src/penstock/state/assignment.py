@@ -74,8 +74,8 @@ class StateAssignment:
     def work_units(self, slots: int) -> list[WorkUnit]:
         """Return tasks that together write every new group once.
 
-        There is one task for each residue class, so every old group is read once. If there are at least twice as many
-        `slots` (tasks that can run at the same time) as classes, several tasks read a class and share its new groups.
+        A task processes a residue class, so every old group is read once. If there are at least twice as many `slots`
+        (tasks that can run at the same time) as classes, a class with several new groups is read by several tasks.
 
         >>> StateAssignment(4, 2).work_units(slots=2)
         [WorkUnit(reads=(0, 2), writes=(0,)), WorkUnit(reads=(1, 3), writes=(1,))]

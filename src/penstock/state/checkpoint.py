@@ -34,7 +34,7 @@ class GroupSize:
     store: str
     group: int
     rows: int | None
-    """The rows in the newest snapshot; None if there is none, it does not count them, or there are later changes."""
+    """The rows in the newest snapshot; None if there is no snapshot, or it has no row count, or later changes exist."""
     size: int
     """The bytes that Spark reads to load the newest version."""
 
@@ -71,7 +71,7 @@ class Checkpoint:
 
     @cached_property
     def query_id(self) -> str:
-        """The query's id; ``?`` if the checkpoint does not name it."""
+        """The query's id; ``?`` if the checkpoint has no id."""
         return str(json.loads(self.folder.child("metadata").read()).get("id", "?"))
 
     def latest_batch(self, log: str) -> int | None:

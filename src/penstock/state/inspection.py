@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """The state of a store."""
+    """Rows and bytes of a state store, by key group."""
 
     operator: int
     operator_name: str
@@ -45,9 +45,9 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The state in a checkpoint; `query` is the id of the query, and `batch` its last finished batch, None without one.
+    """The state in a checkpoint; `query` is the query's id, and `batch` its last finished batch, None if there is none.
 
-    `provider` is the class of the state stores, `format_version` that of the checkpoint, `encoding` that of the rows.
+    `provider` is the class of the stores, `format_version` the checkpoint's version, `encoding` how rows are encoded.
     """
 
     location: str

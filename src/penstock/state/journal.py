@@ -48,12 +48,12 @@ class Phase(StrEnum):
 class Journal:
     """A rescale in progress.
 
-    Each phase has its own file, and no file is replaced: an object store may have neither version during that.
+    Each phase has its own journal file, because an object store may have no version of a file while it is replaced.
 
     `batch` is the query's last batch before the rescale. `old` and `new` are the numbers of key groups. `files` are the
-    files to move, with the same relative path in the staged checkpoint and in the checkpoint. `replaced` is the old
-    text of the replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` is needed
-    while files are published. The field names are keys of the file, so they do not change.
+    files to move, with the same relative path in the staged checkpoint and in the checkpoint. `replaced` has the old
+    texts of the checkpoint's replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` is
+    needed while files are published. The field names are keys of the journal file, so they must not change.
     """
 
     batch: int
@@ -99,7 +99,7 @@ class Journal:
 
     @staticmethod
     def delete(checkpoint: HadoopPath) -> None:
-        """Delete the files of a checkpoint's journal; that of the newest phase last, because `load` returns it."""
+        """Delete a checkpoint's journal files; the newest phase last, because `load` returns the newest phase."""
         for phase in Phase:
             _journal_file(checkpoint, phase).delete()
 
@@ -165,7 +165,7 @@ def check_not_rewound(checkpoint: Checkpoint) -> None:
 
 
 def remove_rewound_rescales(checkpoint: Checkpoint) -> bool:
-    """Undo rewound rescales, or only forget those whose batches ran again; return whether there were any."""
+    """Undo rewound rescales; if the batch ran again, only remove the record. Return whether there were any."""
     rewound = [
         journal
         for journal in _recorded_rescales(checkpoint.folder)

@@ -54,7 +54,7 @@ def request_rescale(
     request = Request(max_parallelism, str(method) if method else None, str(Owner.current()))
     if not (requests.submit(request) or requests.submit(request)):  # again: the earlier request may have just ended
         current = requests.current()
-        if current is not None and _wait_until_accepted(requests, current):  # else it was withdrawn
+        if current is not None and _wait_until_accepted(requests, current):  # False: it was withdrawn
             cause = f"a request of {current.by} for {current.max_parallelism} key groups is being served"
             raise StateError.already_rescaling(str(checkpoint), cause)
         raise StateError.no_rescale_service(str(checkpoint), f"{process} accepts no requests")
@@ -146,7 +146,7 @@ class RescaleService:
             return False
 
     def _poll(self) -> None:
-        """Serve the waiting request; write the final answer again if it could not be written before."""
+        """Serve the waiting request; if its final answer could not be written in an earlier poll, write it again."""
         request = self._requests.current()
         if request is None:
             return

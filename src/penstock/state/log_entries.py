@@ -43,7 +43,7 @@ class OffsetEntry(LogEntry):
 
     @property
     def conf(self) -> dict[str, str]:
-        """The Spark settings that stay as they were at the first batch of the query."""
+        """The Spark settings that Spark fixes at the first batch of a query, as strings."""
         return dict(self.content.get("conf", {}))
 
     @property

@@ -29,7 +29,7 @@ log = logging.getLogger("penstock.state")
 
 
 class QueryMarker:
-    """The marker of this process in the checkpoint of a query that it runs; its lease is renewed until its removal."""
+    """The marker of this process in the checkpoint of its query, with a lease that is renewed until the removal."""
 
     def __init__(self, access: Access, checkpoint: HadoopPath) -> None:
         self._access = access

@@ -1,4 +1,4 @@
-"""Planning of a rescale, with a check for all obstacles before anything is written."""
+"""Planning of a rescale (a change of the number of state partitions), and a check for obstacles before any write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.bridge.jvm import Bridge
     from penstock.state.checkpoint import Checkpoint
 
-_DEFAULT_JOIN_FORMAT = 2
+_DEFAULT_JOIN_FORMAT = 2  # format version of the state of joins if the offset log does not contain `JOIN_FORMAT`
 
 
 def open_state_session(bridge: Bridge, checkpoint: Checkpoint, batch: int) -> StateSession:
@@ -39,7 +39,7 @@ def open_state_session(bridge: Bridge, checkpoint: Checkpoint, batch: int) -> St
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """The planned rewrite of a store; `reason` is the reason for the method."""
+    """The planned rewrite of a state store; `reason` is the reason for the method."""
 
     store: StoreId
     operator_name: str
@@ -57,13 +57,12 @@ class RescalePlan:
     batch: int
     format_version: int
     assignment: StateAssignment
-    provider: str
-    """The class of the state store, before and after the rescale."""
+    provider: str  # the class of the state store, before and after the rescale
     stores: tuple[StorePlan, ...]
     state_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a JSON object."""
+        """Return the plan as a JSON object for the output of the command line."""
         return {
             "checkpoint": self.location,
             "batch": self.batch,
@@ -92,8 +91,8 @@ def plan_rescale(
 ) -> RescalePlan:
     """Return the plan of a rescale to `new` key groups.
 
-    `method` is the rewrite method of every store; None to choose it for each store. `is_running` says whether the query
-    runs, and will be stopped for the rescale. Raise `StateError` with the reasons if the state cannot be rescaled.
+    `method` is the rewrite method of every store; None to choose it for each store. `is_running` says that the query
+    runs, and stops after its current batch. Raise `StateError` with the reasons if the state cannot be rescaled.
     """
     batch = checkpoint.finished_batch
     if batch is None:
@@ -106,7 +105,7 @@ def plan_rescale(
     provider = checkpoint.offset_entry(batch).conf.get(PROVIDER, "unknown")
     session = open_state_session(bridge, checkpoint, batch)
     obstacles = [*_number_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
-    if not is_running:  # a running query finishes its batch by itself
+    if not is_running:  # an unfinished batch is an obstacle only if no running query will finish it
         obstacles += list(_query_obstacles(bridge, checkpoint)) or _unfinished_batch_obstacles(checkpoint, batch, old)
     obstacles += _permission_obstacles(checkpoint)
     stores: tuple[StorePlan, ...] = ()
@@ -183,6 +182,7 @@ def _permission_obstacles(checkpoint: Checkpoint) -> Iterator[str]:
 def _plan_stores(
     session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, method: RewriteMethod | None
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
+    """Return the plan of each store, and the obstacles: the error for each store whose partition key cannot be read."""
     plans, store_obstacles = [], []
     encoding = checkpoint.offset_entry(batch).conf.get(ENCODING, "unsaferow")
     files_problem = session.row_by_row_note or move_files_problem(session.bridge)

@@ -1,4 +1,4 @@
-"""Progress of each batch of a query, as files in its checkpoint, which `penstock stream advise` reads.
+"""Files in a query's checkpoint with the progress of each batch, which `penstock stream advise` reads.
 
 Each batch has its own small file, as in Spark's own logs, because few file systems can append to a file.
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.state")
 
 PROGRESS_FOLDER = "_penstock_progress"
-"""The folder of the files in a checkpoint."""
+"""The folder of the progress files in a checkpoint."""
 RETAINED_BATCHES = 100
-"""Number of batches whose files are retained, as many as Spark retains in its own logs."""
+"""Number of batches whose files are retained; by default, Spark's own logs retain as many batches."""
 PENSTOCK_KEY = "penstock"
-"""The key under which Penstock adds figures to an event of Spark."""
+"""The key of Penstock's values (the number of cores) in a progress file, which is otherwise Spark's progress event."""
 
 
 def record_progress(bridge: Bridge, query_id: str, checkpoint: str) -> None:
@@ -50,7 +50,7 @@ def record_progress(bridge: Bridge, query_id: str, checkpoint: str) -> None:
 
 
 class _Recorder(StreamingQueryListener):
-    """Listener for all queries of a session; a single listener, as Spark calls every listener for each event."""
+    """Listener for all recorded queries of a session; a listener per query would get the events of all queries."""
 
     def __init__(self) -> None:
         self.folders_and_cores: dict[str, tuple[HadoopPath, int]] = {}
@@ -65,10 +65,10 @@ class _Recorder(StreamingQueryListener):
         if "addBatch" not in event.progress.durationMs:
             return  # no batch ran
         batch, progress = event.progress.batchId, json.loads(event.progress.json)
-        self._duration_writer.write(progress)  # first, because the next batch may begin at once
+        self._duration_writer.write(progress)  # first, because a stream reader needs it when the next batch begins
         folder_and_cores = self.folders_and_cores.get(str(event.progress.id))
         if folder_and_cores is None:
-            return
+            return  # `start_query` did not start this query, or an earlier write failed
         folder, cores = folder_and_cores
         text = json.dumps({**progress, PENSTOCK_KEY: {"cores": cores}}, separators=(",", ":"))
         try:
@@ -83,7 +83,7 @@ class _Recorder(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Remove the batch durations for the readers of this run; another run of the query has new readers."""
+        """Remove the files that report batch durations to the readers of this run; the next run has new readers."""
         self._duration_writer.remove(str(event.id))
 
 

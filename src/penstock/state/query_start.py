@@ -1,4 +1,4 @@
-"""Start and restart of a query, which first finish or undo an interrupted rescale."""
+"""Start and restart of a streaming query; both first finish or undo an interrupted rescale."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from penstock.spark.bridge.jvm import Bridge
 
 _SINK_LOG = "_spark_metadata"  # a subfolder of the folder that a file sink writes to
-_LOG_FILE = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
+_LOG_FILE = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")  # a compacted file has all older entries, too
 
 
 def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder: str) -> list[int]:
-    """Add an empty entry to the log of a file sink for each batch of a rescale that it lacks; return these batches.
+    """Add an empty entry to a file sink's log for each rescale batch that the log lacks; return these batches.
 
-    The sink never gets the batch of a rescale, so its log lacks an entry for this batch. Spark would fail permanently
-    when it next compacts the log (by default every tenth batch).
+    A rescale adds a batch to the query's logs, but the sink never gets this batch. Without an entry for it, Spark would
+    fail permanently at the next compaction of the sink's log (by default every tenth batch).
     """
     log = HadoopPath(bridge, sink_folder).child(_SINK_LOG)
     if not log.exists() or checkpoint.finished_batch is None:
@@ -38,8 +38,8 @@ def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder
     if not logged:
         return []
     # The file of the last compaction contains all older entries, so only later batches need a file.
-    oldest = max((int(match["batch"]) for match in log_files if match["compact"]), default=min(logged))
-    missing = [batch for batch in range(oldest + 1, checkpoint.finished_batch + 1) if batch not in logged]
+    complete_until = max((int(match["batch"]) for match in log_files if match["compact"]), default=min(logged))
+    missing = [batch for batch in range(complete_until + 1, checkpoint.finished_batch + 1) if batch not in logged]
     rescale_batches = [batch for batch in missing if _is_rescale(checkpoint, batch)]
     for batch in rescale_batches:
         log_empty_batch(bridge, str(log), batch)
@@ -47,7 +47,7 @@ def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder
 
 
 def _is_rescale(checkpoint: Checkpoint, batch: int) -> bool:
-    """Whether a batch changes the number of key groups, as only a rescale does; False if its predecessor is gone."""
+    """Whether a batch changes the number of key groups, as only a rescale does; False if the previous entry is gone."""
     if not checkpoint.folder.child(f"offsets/{batch - 1}").exists():
         return False
     return checkpoint.offset_entry(batch).max_parallelism != checkpoint.offset_entry(batch - 1).max_parallelism
@@ -55,7 +55,7 @@ def _is_rescale(checkpoint: Checkpoint, batch: int) -> bool:
 
 @dataclass(frozen=True)
 class QueryStart:
-    """The parameters of a query's first start in this process, with which it is restarted."""
+    """The parameters of a query's first start in this process; a rescale restarts the query with them."""
 
     bridge: Bridge
     writer: DataStreamWriter
@@ -69,7 +69,7 @@ class QueryStart:
         return Checkpoint(self.bridge, self.location)
 
     def start(self) -> StreamingQuery:
-        """Finish or undo an interrupted rescale, then start the query with the current settings of the session."""
+        """Finish or undo an interrupted rescale, complete a file sink's log, and start with the current settings."""
         checkpoint = recover_rescale(self.bridge, self.location)
         sink_folder = None if checkpoint is None else output_path(self.bridge, self.writer)
         if checkpoint is not None and sink_folder is not None:
@@ -87,7 +87,7 @@ class QueryStart:
 def recover_rescale(bridge: Bridge, location: str) -> Checkpoint | None:
     """Finish or undo an interrupted rescale, and return the checkpoint; None if there is no checkpoint yet.
 
-    Raise `StateError` if another live process works on the rescale, or the logs were rewound past a complete rescale.
+    Raise `StateError` if another live process rescales, or the logs were rewound to a batch before a rescale.
     """
     if not HadoopPath(bridge, location).child("offsets").exists():
         return None
@@ -100,5 +100,5 @@ def recover_rescale(bridge: Bridge, location: str) -> Checkpoint | None:
         if journal is None or rescale_ended(checkpoint, journal):
             try_discard_staging(checkpoint.folder)  # left by a process that died before it removed the folder
         else:
-            (publish if journal.phase is Phase.PUBLISHING else undo)(checkpoint, journal)
+            (publish if journal.phase is Phase.PUBLISHING else undo)(checkpoint, journal)  # undo: staging or aborting
     return Checkpoint(bridge, location)

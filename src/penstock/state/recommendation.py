@@ -1,4 +1,4 @@
-"""Recommendation of a number of key groups from the size of the state and the cores of the cluster."""
+"""Recommendation of a number of key groups (state partitions) from the size of the state and the cluster's cores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from penstock.base.units import show_bytes, show_count
 from penstock.state.key_groups import UPPER_BOUND_MAX_PARALLELISM
 
 MAX_GROUP_BYTES = 128 << 20
-"""Largest recommended size of a key group in bytes: it is loaded whole when its task moves to another executor."""
+"""Largest recommended size of a key group in bytes: a whole group is loaded when its task moves to another executor."""
 MAX_GROUPS_PER_CORE = 4
-"""Largest recommended number of key groups per core: more groups would cost more in tasks than they gain in balance."""
+"""Largest recommended number of key groups per core: with more, the additional tasks cost more than balance saves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Requests to the process that runs a query, and its answers, as small files in a folder of the checkpoint.
+"""Requests for a rescale to the process that runs a query, and its answers, as small files in the checkpoint.
 
-Requests are served one at a time. Each request has a claim file, which can be created only once: by the process that
-runs the query to serve the request, or by a requesting process to withdraw the request, such as after a timeout.
+Requests are served in sequence. Each request has a claim file, which can be created only once: by the process that runs
+the query, to serve the request; or by a requesting process, to withdraw the request, for example after a timeout.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.spark.io.filesystem import HadoopPath
 
 REQUESTS_FOLDER = "_penstock_requests"
-_REQUEST = "request.json"
+_REQUEST = "request.json"  # the request that is waiting or being served
 _SERVED = b"served"  # content of a claim file
 _WITHDRAWN = b"withdrawn"  # content of a claim file
 
@@ -46,9 +46,9 @@ class Refusal:
 class Answer:
     """Progress or outcome of a request.
 
-    `beat` is the heartbeat: a counter that grows while the serving process is alive. `done` and `total` are numbers of
-    steps, and `step` describes the next step. `report` is the report of a completed rescale; None before. `refusal` is
-    the error of a request that was refused or failed; None otherwise.
+    `beat` is the heartbeat: a counter that grows while the serving process is alive. `done` of `total` steps have been
+    completed, and `step` describes the next step. `report` is the report of a completed rescale; None before. `refusal`
+    is the error of a request that was refused or failed; None otherwise.
     """
 
     beat: int
@@ -71,7 +71,7 @@ class Requests:
         self._folder = checkpoint.child(REQUESTS_FOLDER)
 
     def submit(self, request: Request) -> bool:
-        """Write a request; return False if there is another request."""
+        """Write a request; return False if another request is waiting or being served."""
         self._folder.make()
         return self._folder.child(_REQUEST).write(json.dumps(asdict(request)).encode())
 

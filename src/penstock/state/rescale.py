@@ -1,9 +1,9 @@
 """Change of the number of key groups of a checkpoint: stage the new state, check it, then publish it.
 
 The checkpoint does not change until the new state is complete and checked. The rescale adds a batch that reads no data
-to the query's logs. The offsets of this batch, with the new number, are published first (from then on, Spark 4.2 and
-later refuse to start the query), then the state, and last the batch's commit. For older releases, a `StartBlocker`
-exists during publication. If the process dies, the journal lets another process finish or undo the rescale.
+to the query's logs. The offsets of this batch, with the new number, are published first, then the state, and last the
+batch's commit. Until the commit, Spark 4.2 and later refuse to start the query; for older releases, a `StartBlocker`
+prevents the start. If the process dies, the journal lets another process finish or undo the rescale.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _BLOCKER_TEXT = (
 
 
 class StartBlocker:
-    """Keeps Spark before 4.2 from starting a query while its rescale is partly published.
+    """Keeps Spark before 4.2 from starting a query while a rescale of its state is partly published.
 
-    Since 4.2 Spark refuses to start a query whose newest batch has another number of key groups and is not done. Older
-    releases would run that batch on the wrong key groups. For them, the log of offsets gets another entry that they
-    cannot parse: they refuse to start, and cite its first line. If Spark needs no blocker, the methods do nothing.
+    Since 4.2, Spark refuses to start a query whose newest batch is unfinished and changes the number of key groups.
+    Older releases would run that batch on the wrong key groups. For them, the blocker adds an entry to the offset log
+    that they cannot parse: they refuse to start, and cite its first line. If Spark is newer, the methods do nothing.
     """
 
     def __init__(self, checkpoint: Checkpoint, journal: Journal) -> None:
@@ -51,7 +51,7 @@ class StartBlocker:
         self._is_needed = journal.barrier
 
     def create(self) -> None:
-        """Write the entry, unless the query has that batch already."""
+        """Write the entry, unless the log of offsets already has an entry for the same batch."""
         if self._is_needed:
             self._file.write(_BLOCKER_TEXT)
 
@@ -66,14 +66,14 @@ class StartBlocker:
 
 
 OnProgress = Callable[[int, int, str], None]
-"""Called with the number of finished steps, the number of all steps, and the next step."""
+"""Called with the number of finished steps, the number of all steps, and a description of the next step."""
 _TASKS_TIMEOUT = 30.0
 """Seconds to wait until the other tasks of a failed stage have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """The rewrite of a store; `name` is the name of its operator, and `reason` the reason for the method."""
+    """The rewrite of the store `store`; `name` is the name of its operator, and `reason` the reason for the method."""
 
     operator: int
     name: str
@@ -81,8 +81,7 @@ class StoreReport:
     method: str
     reason: str
     rows: int
-    largest_group: int
-    """Rows of the largest new key group."""
+    largest_group: int  # rows of the largest new key group
     seconds: float
 
 
@@ -118,7 +117,7 @@ class Rescale:
     def run(self) -> RescaleReport:
         """Rewrite the state and publish it.
 
-        Raise `StateError` if the rescale failed. The checkpoint is unchanged, unless the message says otherwise.
+        Raise `StateError` if the rescale failed. The checkpoint is then unchanged, unless the message says otherwise.
         """
         start, steps = time.monotonic(), len(self._plan.stores) + 1
         journal = Journal(self._plan.batch, self._plan.assignment.old, self._plan.assignment.new)
@@ -150,7 +149,7 @@ class Rescale:
             try_discard_staging(self._checkpoint.folder)
             raise
         except BaseException as error:
-            wait_for_tasks(self._bridge, _TASKS_TIMEOUT)  # tasks would write into the folders removed below
+            wait_for_tasks(self._bridge, _TASKS_TIMEOUT)  # tasks could still write into the folders removed next
             try_discard_staging(self._checkpoint.folder)
             if isinstance(error, Exception):
                 raise StateError.rescale_failed(self._plan.location, step, root_cause(error)) from error
@@ -180,6 +179,7 @@ class Rescale:
                     self._checkpoint.folder.child(metadata_path).copy_to(self._staged_checkpoint.child(metadata_path))
 
     def _rewrite_store(self, rewrite: StateRewrite, plan: StorePlan) -> tuple[StoreReport, tuple[str, ...]]:
+        """Write a store's new state; return a report with preliminary counts, and the ids of the new state versions."""
         assignment, store = self._plan.assignment, plan.store
         start = time.monotonic()
         method, reason = plan.method, plan.reason
@@ -192,7 +192,7 @@ class Rescale:
             try:
                 rewritten = rewrite.move_files(store, assignment.new, work_units)
             except Exception as error:
-                # The driver sees this exception of a task only as text. Other exceptions are real failures.
+                # A task raises this exception if bytes cannot be copied. The driver sees it only as text.
                 if "UnsupportedOperationException" not in str(error):
                     raise
                 wait_for_tasks(self._bridge, _TASKS_TIMEOUT)  # these tasks write into the same folders as the fallback
@@ -202,7 +202,7 @@ class Rescale:
         if method is not RewriteMethod.FILES and not isinstance(rewrite, RowRewriter):
             shuffle = method is RewriteMethod.SHUFFLE
             rewritten = rewrite.write_rows(store, assignment.old, assignment.new, shuffle=shuffle)
-        rows = -1 if rewritten.rows_read is None else rewritten.rows_read  # -1: not counted
+        rows = -1 if rewritten.rows_read is None else rewritten.rows_read  # -1: not counted yet, see `_check_store`
         seconds = time.monotonic() - start
         report = StoreReport(store.operator, plan.operator_name, store.name, str(method), reason, rows, 0, seconds)
         return report, rewritten.checkpoint_ids
@@ -216,7 +216,7 @@ class Rescale:
 
     def _stage_commit(self, ids: dict[tuple[int, str], tuple[str, ...]]) -> None:
         """Stage the commit of the new batch; `ids` has the ids of the new state versions, by operator and store."""
-        ids_by_operator: dict[int, list[list[str]]] = {}
+        ids_by_operator: dict[int, list[list[str]]] = {}  # for each key group of the operator, the ids of its stores
         for plan in self._plan.stores:
             store_ids = ids[plan.store.operator, plan.store.name]
             groups = ids_by_operator.setdefault(plan.store.operator, [[] for _ in store_ids])
@@ -242,7 +242,7 @@ class Rescale:
         return replace(report, rows=rows, largest_group=max((count.rows for count in counts), default=0))
 
     def _stage_metadata(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Stage the operators' metadata; return all files to move, with the state, and old texts of replaced files."""
+        """Stage the operators' metadata; return the files to move, also of the state, and replaced files' old texts."""
         files, replaced = [], {}
         for operator in self._checkpoint.operators:
             metadata = operator.metadata.with_max_parallelism(self._plan.assignment.new)
@@ -263,7 +263,7 @@ class Rescale:
 
 
 def _state_files(folder: HadoopPath, prefix: str = "") -> list[str]:
-    """Return the files of a key group, without its schema, and without checksums: each moves with its file."""
+    """Return the files of a key group, without its schema and without checksums, which are moved with their files."""
     files = []
     for name, is_folder, _ in folder.entries():
         if is_folder and name == "SSTs":
@@ -351,7 +351,7 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
     folder = checkpoint.folder
     try:
         is_published = False if journal.phase is Phase.STAGING else _is_published(checkpoint, journal)
-        if is_published is None:  # some of its files may be in the checkpoint
+        if is_published is None:  # some files of the rescale may be in the checkpoint
             _restore_checkpoint(checkpoint, journal)
         if not is_published:
             discard_staging(folder)

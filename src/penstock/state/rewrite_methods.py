@@ -1,4 +1,4 @@
-"""Methods of rewriting a state store, and the choice between them."""
+"""Methods of rewriting a state store for another number of key groups, and the choice between them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def choose_method(
 ) -> tuple[RewriteMethod, str]:
     """Return the method for a store, and the reason.
 
-    `is_keyed` says whether the rows are distributed by a key, `encoding` how rows are stored. `files_problem` says why
-    `FILES` does not work with this release of Spark, or is None. `slots` is the number of tasks that run at a time.
+    `is_keyed` says whether a key distributes the rows, `encoding` is Spark's name of their format. `files_problem` says
+    why `FILES` does not work with this release of Spark; None if it does. `slots` is the number of concurrent tasks.
     """
     if files_problem is None and encoding != "unsaferow":
         files_problem = f"keys are encoded as {encoding}"

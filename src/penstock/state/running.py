@@ -46,7 +46,7 @@ class LiveReport:
 
     rescale: RescaleReport
     seconds_to_end: float
-    """Seconds until the running batch had ended, during which the query processed rows."""
+    """Seconds of waiting until the running batch had ended; the query still processed rows during this time."""
     seconds_stopped: float
     """Seconds from the end of that batch until the restarted query had opened its sources."""
 
@@ -72,16 +72,16 @@ class RescalableQuery(ReplaceableQuery):
         self._rescale_count = 0
         self._failure: StateError | None = None
         self.stop_requested = Event()
-        """Set if the query must not be restarted: by `stop`, or if it ended otherwise during a rescale."""
+        """Set when the query must not be restarted: `stop` was called, or it ended otherwise during a rescale."""
 
     def rescale(
         self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
     ) -> LiveReport:
         """Change the number of key groups: wait for the end of the running batch, stop, rescale, and restart.
 
-        For the parameters see `penstock.state.rescale`. Do not call it in the query's own ``foreachBatch``: it would
-        wait for its own batch. Raise `StateError` if the state cannot be rescaled, or the rescale failed. The query
-        continues unchanged, unless the message says otherwise.
+        For the parameters see `penstock.state.rescale`. Do not call this method in the query's own ``foreachBatch``:
+        the call would wait for its own batch. Raise `StateError` if the state cannot be rescaled, or the rescale fails.
+        The query then continues unchanged, unless the message says otherwise.
         """
         report_progress = on_progress or (lambda *_: None)
         with self._exclusive_rescale():
@@ -97,7 +97,7 @@ class RescalableQuery(ReplaceableQuery):
                     report = self._rescale_while_stopped(max_parallelism, method, report_progress)
                 except BaseException as error:  # noqa: BLE001 - the query is restarted after any error
                     failure = error
-            if failure is not None:  # after the release of the lock, which a start of the query acquires
+            if failure is not None:  # outside the lock, because the start of the query may acquire it, too
                 stop_after_batch(self._bridge, self)
                 if failure_of(self) is None:
                     self._restart(f"was not rescaled ({failure})")
@@ -146,14 +146,14 @@ class RescalableQuery(ReplaceableQuery):
             return Rescale(
                 self._bridge, plan, lambda done, total, step: on_progress(done + 1, total + _EXTRA_STEPS, step)
             ).run()
-        except BaseException as error:
+        except BaseException as error:  # after an undo, its hint to finish or undo the rescale is obsolete
             if self._undo_published() and isinstance(error, StateError):
                 cause = error.cause or error.message
                 raise StateError.rescale_failed(self._location, "publishing the new state", cause) from error
             raise
 
     def _undo_published(self) -> bool:
-        """Undo an incomplete rescale; return whether it was partly published."""
+        """Undo an incomplete rescale; return whether it was partly published and has been undone."""
         try:
             checkpoint = self._start.checkpoint()
             journal = Journal.load(checkpoint.folder)
@@ -231,7 +231,7 @@ class RescalableQuery(ReplaceableQuery):
         self._wait_across_restarts(super().processAllAvailable, None)
 
     def _wait_across_restarts(self, wait: Callable[[], T], deadline: float | None) -> T | bool:
-        """Wait for a run, and for the next run if a rescale ended it; return False after the deadline."""
+        """Call `wait` for the current run, and after each rescale for the next run; return False after the deadline."""
         while True:
             with self._run_changed:
                 remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -250,6 +250,6 @@ class RescalableQuery(ReplaceableQuery):
                     return outcome
 
     def _may_be_replaced(self, rescale_count: int) -> bool:
-        """Whether a rescale runs, or has ended, even with a failure, since `rescale_count` was read."""
+        """Whether a rescale is running, or has ended (also with a failure) since `rescale_count` was read."""
         with self._run_changed:
             return self._is_rescaling or self._rescale_count != rescale_count

@@ -45,10 +45,10 @@ def start_query(
 ) -> RescalableQuery:
     """Start a streaming query whose number of key groups (max parallelism) can be changed later, even while it runs.
 
-    At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
-    ``parallelism.default`` or the cluster's cores. Later starts retain the number of the state, unless the option sets
-    another number. In that case the start is refused; or, if ``state.rescale-on-restart`` is true, the state is
-    rescaled after an unfinished batch has finished. An interrupted rescale is finished or undone before the start.
+    At the first start, ``pipeline.max-parallelism`` sets the number. If the option is unset, the number is derived from
+    ``parallelism.default`` or the cluster's cores. Later starts retain the number of the state. If the option sets
+    another number, the start is refused, unless ``state.rescale-on-restart`` is true: then the state is rescaled before
+    the start, or once an unfinished batch has finished. The start first finishes or undoes an interrupted rescale.
 
     A query runs in only one process at a time. If a process on another machine or in another container ran the query
     and was killed, this call waits until a minute after the last renewal of that process's lease.
@@ -97,9 +97,9 @@ def start_query(
         with with_settings(bridge.spark, {SHUFFLE_PARTITIONS: str(numbers.initial)}):
             query = RescalableQuery(start)
     except BaseException:
-        try:
+        try:  # the query may still run in this process, from an earlier start
             (marker.restore_previous if local_query_names(bridge, folder) else marker.remove)()
-        except Exception:  # the first error is raised
+        except Exception:  # the original error is raised below
             log.warning("the marker of this process stays in %s", checkpoint, exc_info=True)
         raise
     RescaleService(query, folder, marker).start()
@@ -113,8 +113,8 @@ def start_query(
 class _KeyGroupNumbers:
     """The numbers of key groups of a query that is about to start.
 
-    `target` is the number after the rescale that the options request. `unfinished_batch` is the batch that must finish
-    with the number `initial` before that rescale; None if there is none.
+    `initial` is the number at the start, and `target` the number that the options request. `unfinished_batch` is the
+    batch of the last run that must finish before a rescale from `initial` to `target`; None if no batch is unfinished.
     """
 
     initial: int
@@ -150,5 +150,5 @@ def _rescale_after_batch(query: RescalableQuery, batch: int, number: int) -> Non
         if query.isActive:
             query.stop()
             raise
-    if not query.isActive:  # it failed, which PySpark reports, or has processed all available data
+    if not query.isActive:  # the query failed, which PySpark reports, or has processed all available data
         log.warning("the query ended before its state was rescaled to %d; its next start rescales it", number)

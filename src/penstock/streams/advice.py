@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from penstock.streams.progress import BatchProgress
 
 MAX_LOAD = 0.7
-"""Largest fraction of the time that a query should be busy; the rest is for catching up after a pause or a burst."""
+"""Largest fraction of its time that a query should be busy; the rest is for catching up after a pause or a burst."""
 MAX_FILL = 0.8
-"""Largest part of a trigger's interval that a batch may fill; above `MAX_LOAD`, as no interval allows this load."""
-_TRIGGER_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)
-"""Intervals of triggers that are recommended, in seconds."""
+"""Largest fraction of a trigger's interval that a batch may take; above `MAX_LOAD`, as `_advise_trigger` explains."""
+_TRIGGER_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)  # recommended, in seconds
 _MAX_BACK_TO_BACK = 1.1
-"""If two batches start at most this many batch durations apart, the later batch has not waited for a trigger."""
+"""Batches that start less than this many batch durations apart (both are medians) do not wait for a trigger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +30,9 @@ class SettingAdvice:
     """The recommendation for a setting."""
 
     setting: str
-    now: str | None
-    """The current value, as displayed; None if it was not recorded."""
-    needed: str
-    reason: str
-    """A sentence without its full stop."""
+    now: str | None  # the current value, as displayed; None if it was not recorded
+    needed: str  # the recommended value, as displayed
+    reason: str  # a sentence without its full stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class Advice:
 
     `query` is the name of the query, or its id if it has no name. `batches` is the number of batches with rows, and
     `seconds` the time from the start of the first to the start of the last. `arrival` is the number of records that
-    arrive per second. `load` is the fraction of the time in which the query works: `arrival` divided by `pace.rate`.
-    `lag` is the number of waiting records; None if the sources do not report it.
+    arrive per second. `load` is `arrival` divided by `pace.rate`: the fraction of its time that the query needs for the
+    records, without the fixed time of each batch. `lag` is the number of unread records; None if it is not reported.
     """
 
     query: str
@@ -84,39 +81,42 @@ def advise(batches: Sequence[BatchProgress], cores: int | None = None) -> Advice
 def _count_arrivals(batches: Sequence[BatchProgress]) -> int:
     """Return the number of records that arrived between the starts of the first and the last batch.
 
-    Without the ends of the topics, return the number of read records, which is smaller while a backlog grows.
+    Without the end offsets of topics, return the number of records read, which is smaller while a backlog grows.
     """
     first, last = batches[0].end_offset_sum, batches[-1].end_offset_sum
     return last - first if first is not None and last is not None else sum(batch.rows for batch in batches[1:])
 
 
 def _advise_tasks(batches: Sequence[BatchProgress], load: float, cores: int | None) -> tuple[SettingAdvice, float]:
-    """Return the recommended number of concurrent tasks, and the resulting speedup of the query."""
+    """Return the advice for the number of concurrent tasks, and the factor by which the advice speeds up the query."""
     cores = cores or batches[-1].cores
     tasks = [batch.decision.tasks for batch in batches if batch.decision is not None]
     now = int(median(tasks)) if tasks else None
     tasks_now = min(limit for limit in (now, cores) if limit is not None) if now or cores else None
-    busy = f"arriving records keep the query busy for {load:.0%} of its time; at most {MAX_LOAD:.0%} is recommended"
+    summary = f"arriving records keep the query busy for {load:.0%} of its time; at most {MAX_LOAD:.0%} is recommended"
     if tasks_now is None:
         needed = f"{load / MAX_LOAD:.2g} times as many" if load > MAX_LOAD else "as many as now"
-        reason = f"{busy}; pass --cores for the current number"
+        reason = f"{summary}; pass --cores for the current number"
         return SettingAdvice("parallelism", None, needed, reason), max(load / MAX_LOAD, 1.0)
     if load <= MAX_LOAD:
         sufficient = max(1, math.ceil(tasks_now * load / MAX_LOAD))
-        reason = f"{busy}; {sufficient} would suffice" if sufficient < tasks_now else busy
+        reason = f"{summary}; {sufficient} would suffice" if sufficient < tasks_now else summary
         return SettingAdvice("parallelism", str(tasks_now), str(tasks_now), reason), 1.0
     tasks_needed = math.ceil(tasks_now * load / MAX_LOAD)
     cores_note = f"; there are {show_count(cores, 'core')} now" if cores is not None and tasks_needed > cores else ""
-    reason = f"{busy}; this assumes that each task stays as fast{cores_note}"
+    reason = f"{summary}; this assumes that each task stays as fast{cores_note}"
     return SettingAdvice("parallelism", str(tasks_now), str(tasks_needed), reason), tasks_needed / tasks_now
 
 
 def _advise_trigger(batches: Sequence[BatchProgress], pace: Pace, arrival: float) -> SettingAdvice:
-    """Recommend the shortest interval of which a batch needs at most `MAX_FILL` for the records that arrive in it."""
+    """Recommend the shortest listed interval, or else the longest, of which a batch takes at most `MAX_FILL`."""
     gap = median(later.started - earlier.started for earlier, later in pairwise(batches))
     batch_seconds = median(batch.seconds for batch in batches)
     now = "none: one batch after the other" if gap < _MAX_BACK_TO_BACK * batch_seconds else _rounded(gap)
     load = arrival / pace.rate
+    # The records of an interval take the fraction `load` of it, which leaves `MAX_FILL - load` for the fixed part of a
+    # batch. At a load of `MAX_FILL`, no interval would be long enough. But `pace` includes the speedup by the
+    # recommended tasks, so the load is at most `MAX_LOAD`.
     shortest = pace.fixed / (MAX_FILL - load)
     interval = next((seconds for seconds in _TRIGGER_INTERVALS if seconds >= shortest), _TRIGGER_INTERVALS[-1])
     records = arrival * interval
@@ -133,7 +133,7 @@ def _rounded(seconds: float) -> str:
 def _advise_state_partitions(last: BatchProgress, cores: int | None) -> tuple[SettingAdvice, ...]:
     cores = cores or last.cores
     if not last.state or cores is None:
-        return ()
+        return ()  # no state, or an unknown number of cores
     largest = max(last.state, key=lambda operator: operator.size)
     advice = recommend(largest.partitions, largest.size, cores)
     return (SettingAdvice("state partitions", str(largest.partitions), str(advice.max_parallelism), advice.reason),)

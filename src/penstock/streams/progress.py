@@ -1,4 +1,4 @@
-"""Progress of a query's batches (Spark's ``StreamingQueryProgress``), and the decisions for them, as typed values."""
+"""Progress of a query's batches (Spark's ``StreamingQueryProgress``), and Penstock's decisions, as typed values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.connectors.kafka.streams.offsets import PlannedBatch
     from penstock.connectors.kafka.streams.pace import MeasuredBatch
 
-_PARTITION = re.compile(r".+-\d+")  # topic and partition, as Penstock's source names them
+_PARTITION = re.compile(r".+-\d+")  # a topic and a partition, such as "topic-0", in offsets of Penstock's source
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class OperatorState:
     """Spark's name of the operator, such as ``stateStoreSave``."""
     partitions: int
     size: int
-    """Its bytes: in its files for RocksDB, otherwise in memory."""
+    """Bytes of the state: of its files for RocksDB, in memory for other state stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """A finished batch.
 
-    `query` is the name of the query, or its id if it has no name. `seconds` is the duration, without waiting for the
-    trigger. `end_offset_sum` is the sum of its topics' end offsets when it was planned, and `lag` the number of records
-    that it left unread; None if a source does not report them. `decision` is None if its source is not Penstock's.
-    `started` is in seconds since the epoch. `cores` is the number of cores of the cluster; None if not recorded.
+    `query` is the query's name, or its id if it has no name. `started` is in seconds since the epoch; `seconds` is the
+    duration without waiting for the trigger. `end_offset_sum` is the sum of the topics' end offsets when the batch was
+    planned, and `lag` the number of records that the batch left unread; None if a source does not report end offsets.
+    `decision` is None without a source of Penstock. `cores` is the number of cores of the cluster, None if unknown.
     """
 
     query: str
@@ -57,9 +57,9 @@ class BatchProgress:
 
 
 def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
-    """Return the batches that ran, in order, from texts that are ``StreamingQueryProgress.json``.
+    """Return the batches that ran, in order; each text is the ``json`` of a ``StreamingQueryProgress``.
 
-    Raise `StreamError` if a text is not such an event, or if the events belong to several queries.
+    Raise `StreamError`, which names `path`, if a text is not such an event, or the events belong to several queries.
     """
     batches: dict[int, BatchProgress] = {}
     queries = set()
@@ -67,7 +67,7 @@ def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
         try:
             event = json.loads(text)
             if "addBatch" not in event["durationMs"]:
-                continue  # Spark only looked for new rows
+                continue  # Spark only looked for new rows, and ran no batch
             batch = _parse_batch(event)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError.no_progress(path, f"event {number} is {text[:60]!r}") from error
@@ -99,7 +99,7 @@ def _parse_batch(event: Mapping[str, Any]) -> BatchProgress:
 
 
 def _sum_offsets(offset: Mapping[str, Any]) -> int | None:
-    """Return the sum of the offsets of a topic's partitions; None if the source is not a topic.
+    """Return the sum of a source's offsets over all topic partitions; None if the source does not read topics.
 
     Penstock's source reports ``{"topic-0": 5}``, and Spark's source ``{"topic": {"0": 5}}``.
     """
@@ -109,7 +109,7 @@ def _sum_offsets(offset: Mapping[str, Any]) -> int | None:
             total, is_topic = total + sum(map(int, value.values())), True
         elif isinstance(value, int) and _PARTITION.fullmatch(name):
             total, is_topic = total + value, True
-        elif name != KEY:
+        elif name != KEY:  # Penstock's source stores its decision under this key
             return None
     return total if is_topic else None
 
@@ -135,14 +135,14 @@ def _parse_state(operator: Mapping[str, Any]) -> OperatorState:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """The decision for a source of a query in a batch, and the duration of the batch."""
+    """Penstock's decision for a source of a query in a batch, and the duration of the batch."""
 
     batch: int
     source: int
     """The index of the source in the query, from 0."""
     decision: BatchDecision
     ran: MeasuredBatch | None
-    """The measured records and duration; None if the batch is running, or the query was stopped during the batch."""
+    """The measured size and duration, which the next batch stores; None for the newest batch and before a restart."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -167,7 +167,7 @@ def parse_batches(logs: Mapping[int, str], path: str) -> list[BatchRecord]:
             if batch is not None and offset != last_offset:  # an unchanged offset: nothing was read
                 planned[number] = batch
             last_offset = offset
-        measured = [batch.previous_batch for batch in planned.values()][1:]  # each batch records its predecessor
+        measured = [batch.previous_batch for batch in planned.values()][1:]  # each batch records the batch before it
         for (number, batch), ran in zip_longest(planned.items(), measured):
             records.append(BatchRecord(number, source, batch.decision, ran))
     return sorted(records, key=lambda record: (record.batch, record.source))

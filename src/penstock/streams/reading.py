@@ -1,4 +1,4 @@
-"""Reads the progress and the batches of a query from a checkpoint, or from a file of JSON lines."""
+"""Reads the progress of a query's batches (from a checkpoint or a file of JSON lines) and the decisions for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LocalTextFiles:
         return str(self.path)
 
     def texts(self, subfolder: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a subfolder, by name; None if nothing exists there.
+        """Return the texts of the file, or of the files in the folder or its subfolder, by name; None without files.
 
         Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. Files that are removed
         during the call are omitted, too: Spark removes the logs of old batches.
@@ -42,7 +42,7 @@ class LocalTextFiles:
 
 @dataclass(frozen=True)
 class HadoopTextFiles:
-    """A text file, or a folder of text files, of a file system of Hadoop."""
+    """A text file, or a folder of text files, on a Hadoop file system."""
 
     path: HadoopPath
 
@@ -50,7 +50,7 @@ class HadoopTextFiles:
         return str(self.path)
 
     def texts(self, subfolder: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a subfolder, by name; see `LocalTextFiles`."""
+        """Return the texts of the file, or of the files in the folder or its subfolder; see `LocalTextFiles`."""
         path = self.path.child(subfolder) if subfolder else self.path
         if not path.exists():
             return None
@@ -65,12 +65,12 @@ TextFiles = LocalTextFiles | HadoopTextFiles
 
 
 def read_progress(files: TextFiles) -> list[BatchProgress]:
-    """Return the progress in a checkpoint, or in a file of lines; raise `StreamError` if there is none."""
+    """Return the batches in a checkpoint's progress folder, or in a file of JSON lines; else raise `StreamError`."""
     progress = files.texts(PROGRESS_FOLDER)
     if progress is not None:
         batches = parse_progress([text for name, text in progress.items() if name.endswith(".json")], str(files))
         return _after_rescale(batches, files)
-    is_checkpoint = files.texts("offsets") is not None  # its folder may have a single file, too: `metadata`
+    is_checkpoint = files.texts("offsets") is not None  # a checkpoint may have a single file, too: `metadata`
     texts = files.texts()
     if texts is None:
         raise StreamError.no_progress(str(files), "the path does not exist")
@@ -81,7 +81,7 @@ def read_progress(files: TextFiles) -> list[BatchProgress]:
 
 
 def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[BatchProgress]:
-    """Update the key groups of the last batch if a rescale followed, as Spark reports no progress of a rescale."""
+    """Update the state partitions of the last batch if a rescale followed, of which Spark reports no progress."""
     logs = {int(name): text for name, text in (files.texts("offsets") or {}).items() if name.isdigit()}
     newest = max(logs, default=-1)
     if not batches or newest <= batches[-1].batch:
@@ -91,7 +91,7 @@ def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[Batch
     previous = max((operator.partitions for operator in last.state), default=number)
     if number is None or number == previous:
         return batches
-    # Operators without a key always have a single group.
+    # Operators without a key have a single state partition before and after a rescale.
     state = tuple(
         replace(operator, partitions=number) if operator.partitions == previous else operator for operator in last.state
     )

@@ -1,4 +1,4 @@
-"""Authorization of requests, and the job or vertex that a request names."""
+"""Authorization of requests, and look-up of the job or vertex that a request names."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ VertexId = Annotated[str, Path(pattern="^v[0-9]{1,9}$", description="The id of a
 
 
 def cookie_name(token: str) -> str:
-    """Return the cookie name of a server. It contains a hash, as browsers send a cookie to all ports of a host."""
+    """Return the name of a server's cookie, unique by a hash, because browsers send cookies to all ports of a host."""
     return f"penstock-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
@@ -31,7 +31,7 @@ def has_token(request: Request) -> bool:
 
 
 def _is_token(candidate: str, request: Request) -> bool:
-    """Compare a text with the token in constant time."""
+    """Whether a text equals the token; the comparison takes constant time."""
     return hmac.compare_digest(candidate.encode(), request.app.state.token.encode())
 
 
@@ -42,7 +42,7 @@ async def require_token(request: Request) -> None:
 
 
 def get_record(request: Request, job_id: JobId) -> JobRecord:
-    """Return the job that a request names; runs on a thread, as it may read a long event log."""
+    """Return the job that a request names. Not async, so that it runs on a thread: it may read a long event log."""
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")

@@ -49,11 +49,11 @@ def create_app(
     metrics: PrometheusMeter | None = None,
     streams: Sequence[TextFiles] = (),
 ) -> FastAPI:
-    """Build the web application, which also shows the batches of `streams`.
+    """Build the web application, which also shows the batches of the streams whose checkpoints are `streams`.
 
-    Cancelling requires the token; on an address that other machines can reach, every request requires it. `slots` is
-    the number of tasks that the driver in this process can run at the same time, and `spark` the version of Spark. In a
-    process without a driver, they are 0 and empty, and `metrics` is None.
+    Cancelling a job requires the token; on an address that other machines can reach, every request requires the token.
+    `slots` is the number of tasks that the driver in this process can run at the same time, and `spark` the version of
+    Spark. In a process without a driver, they are 0 and empty, and `metrics` is None.
     """
     is_reachable_by_others = not is_loopback(address)
     app = FastAPI(
@@ -111,7 +111,7 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, with the security headers in the response."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -99,7 +99,7 @@ class StreamGraphPlan(NamedJob):
 
 
 class StreamGraphInput(Answer):
-    """An edge of the stream graph, at its target."""
+    """An input edge of an operator; `num` is its index from 0, and `id` the id of its source."""
 
     num: int
     id: str
@@ -141,7 +141,7 @@ class PlanAnswer(Answer):
 class Query(Answer):
     """The origin of a job's query: its SQL text, the user's line of code, and Spark's page of the execution.
 
-    `of_spark` is true for a query of a Spark session, whose last stage Spark runs itself.
+    `of_spark` is true for a query that a Spark session delegated to Penstock; Spark then runs the last stage itself.
     """
 
     statement: str | None = None

@@ -96,7 +96,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A source (or several with equal numbers) and how many of its rows each run read, which need not be all rows."""
+    """A source, or several with equal numbers, and the number of rows that each run read, not necessarily all rows."""
 
     label: str
     before: int
@@ -242,7 +242,7 @@ def differing_decisions(
     # Equal decisions are no difference, wherever they are in the graph. The other decisions are paired by operator.
     _, removed, added = _pair(_without_counts(old), _without_counts(new), _outcome)
     pairs, removed, added = _pair(removed, added, lambda decision: (decision.kind, decision.nodes))
-    # Then by tables: after a change of data sizes, operators may have other ids, and the sides of a join be swapped.
+    # Then by tables: other data sizes may change the ids of operators, and swap the sides of a join.
     pairs_by_table, removed, added = _pair(
         removed, added, lambda decision: (decision.kind, frozenset(decision.tables) or decision.nodes)
     )
@@ -260,7 +260,7 @@ def differing_decisions(
 
 
 def _without_counts(decisions: Iterable[DecisionRecord]) -> list[DecisionRecord]:
-    """Omit decisions about numbers of tasks and partitions that were carried out: they differ slightly in every run."""
+    """Omit decisions about numbers of tasks or partitions, which differ slightly in every run; retain fallbacks."""
     return [
         decision
         for decision in decisions

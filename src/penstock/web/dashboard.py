@@ -36,8 +36,8 @@ class Miss:
 class Digest:
     """The figures of a job that the dashboard aggregates.
 
-    `kinds` counts the decisions by kind. `rows` has the number of rows read from each table; it is empty for a job that
-    did not finish, because the job may not have read all rows.
+    `not_shuffled` is in bytes. `kinds` counts the decisions by kind. `rows` has the number of rows read per source; it
+    is empty for a job that did not finish, because the job may not have read all rows.
     """
 
     id: str
@@ -77,17 +77,17 @@ class Dashboard:
 
     jobs: int
     analyzed: int
-    states: tuple[tuple[str, int], ...]
+    states: tuple[tuple[str, int], ...]  # each state, and its number of jobs
     days: tuple[Column, ...]
-    not_shuffled: int
+    not_shuffled: int  # bytes
     not_shuffled_days: tuple[Column, ...]
-    kinds: tuple[tuple[str, int], ...]
+    kinds: tuple[tuple[str, int], ...]  # each kind of decision, and its number of decisions
     misses: tuple[Miss, ...]
     growing_sources: tuple[GrowingSource, ...]
 
     @classmethod
     def of(cls, summaries: Sequence[Summary], digests: Sequence[Digest], now: float) -> Dashboard:
-        """Aggregate all jobs, and the digests of the analyzed jobs, newest first; `now` is on the last day to show."""
+        """Aggregate all jobs, and the digests of the analyzed jobs, newest first; `now` is a time on the last day."""
         days = _days([job.started for job in summaries], now)
         jobs_by_day = Counter(_day(job.started) for job in summaries)
         bytes_by_day: Counter[dt.date] = Counter()  # not shuffled

@@ -135,7 +135,7 @@ def _broadcasts(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
 
 
 def _importance(decision: DecisionRecord) -> tuple[bool, float, float]:
-    """Return the rank of a broadcast: fallbacks and wrong estimates first, then by bytes not shuffled, then by size."""
+    """Return the sort key of a broadcast: whether it has a fallback or wrong estimate, bytes not shuffled, its size."""
     estimate = decision.estimate
     size = 0.0 if estimate is None else estimate.estimated if estimate.actual is None else estimate.actual
     return bool(decision.instead) or decision.is_missed, float(decision.not_shuffled or 0), size
@@ -190,7 +190,7 @@ def _full_read(*, is_filtered: bool, is_shared: bool) -> str:
 
 
 def _query_filters(steps: Sequence[Step], filtered_tables: Collection[str]) -> Iterator[Item]:
-    """Describe the rows that the query's filters kept, for steps that only read a table, without a dynamic filter."""
+    """Report how many rows the query's own filters retained, for steps that only read, without a dynamic filter."""
     for step in sorted(steps, key=lambda step: -(step.rows_in or 0)):
         remaining = step.rows_out if step.label == step.source and step.source not in filtered_tables else None
         if remaining is not None and step.rows_in and remaining <= _MAX_REMAINING_FRACTION * step.rows_in:
@@ -199,7 +199,7 @@ def _query_filters(steps: Sequence[Step], filtered_tables: Collection[str]) -> I
 
 
 def _selectivity(decision: DecisionRecord, steps: Sequence[Step]) -> str:
-    """Return the fraction of rows that a filter, or all filters of its step, kept; an empty text if unknown."""
+    """Return, as text, the fraction of rows that a filter, or all filters of its step, retained; empty if unknown."""
     estimate = decision.estimate
     if estimate is not None and estimate.actual is not None and not estimate.is_least:
         return f"; it kept {estimate.actual:.1%} of the rows"
@@ -252,7 +252,7 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _busy_within_span(step: Step) -> list[Interval]:
-    """Return when tasks ran during the step; tasks that fetch keys for its filters may run before it."""
+    """Return the busy intervals within the step's span; tasks that fetch keys for its filters may run before."""
     began, ended = step.span or (0.0, 0.0)
     clipped = ((max(start, began), min(end, ended)) for start, end in step.busy)
     return [(start, end) for start, end in clipped if end > start]

@@ -22,12 +22,12 @@ def seconds(value: float | None) -> str:
 
 
 def clock(at: float | None) -> str:
-    """Return local date and time; empty for None."""
+    """Return the local date and time of a time in seconds since the epoch; empty for None."""
     return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def size(value: float | None) -> str:
-    """Return a number of bytes; ``?`` for None."""
+    """Return a number of bytes with its unit, such as ``1.5 MiB``; ``?`` for None."""
     return "?" if value is None else show_bytes(value)
 
 
@@ -37,7 +37,7 @@ def count(value: float | None) -> str:
 
 
 def short_count(value: float | None) -> str:
-    """Return a shortened number, such as ``6.0 M``."""
+    """Return a shortened number, such as ``6.0 M``; ``?`` for None or a negative number."""
     if value is None or value < 0:
         return "?"
     for smallest, unit, letter in _SHORT_UNITS:
@@ -57,7 +57,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def setting(option: str) -> str:
-    """Return the key of an option in the configuration of Spark."""
+    """Return the key with which an option is set in the configuration of Spark."""
     return option if option.startswith("spark.") else SPARK_PREFIX + option
 
 

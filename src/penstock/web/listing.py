@@ -1,4 +1,4 @@
-"""The filters, order and page number of a table, which the address of a web page contains."""
+"""Filters, order and page number of the tables on web pages, which are parameters in the address of the page."""
 
 from __future__ import annotations
 

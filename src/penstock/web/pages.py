@@ -93,7 +93,7 @@ def job(
     last: JobRecord | None = None,
     earlier: Sequence[Summary] = (),
 ) -> str:
-    """Return the page of a job; `is_local` says whether this process runs or ran it, so that Spark has pages for it.
+    """Return the page of a job; `is_local` says whether this process runs or ran the job, so Spark's pages show it.
 
     `last` is the last finished run of the same name, and `earlier` are the earlier runs, the latest first.
     """

@@ -39,15 +39,15 @@ class ResponseCache:
     """A cache of encoded responses by job id and topic, which all clients share."""
 
     def __init__(self) -> None:
-        # By job id (empty for all jobs) and topic: the stamp that a valid response has, and the response.
+        # By job id (empty for all jobs) and topic: the stamp (see `_get`) of a valid response, and the response.
         self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int], bytes]] = OrderedDict()
 
     def get(
         self, record: JobRecord, topic: str, compute: Callable[[], Any], media_type: str = "application/json"
     ) -> Response:
-        """Return a response about a job, recomputed if the job has changed or a second has passed while it runs.
+        """Return a response about a job, recomputed if the job has changed, or every second if the job is running.
 
-        The durations of a running job grow without events.
+        The durations of a running job grow even without events.
         """
         return self._get(record.id, topic, (record.version, record.is_ended), compute, media_type)
 

@@ -21,7 +21,7 @@ _STATIC_FILES = {path.name: path.read_bytes() for path in resources.files("penst
 
 @router.get("/")
 def home(request: Request, q: str = "", state: str = "", sort: str = "", page: int = 1) -> Response:
-    """Show all jobs; a token in the address is moved into a cookie first."""
+    """Show all jobs; a token in the address is first moved into a cookie by a redirect."""
     if "token" not in request.query_params:
         query = JobListQuery(text=q, state=state, sort=sort, page=page)
         store = request.app.state.store

@@ -26,7 +26,7 @@ _MIN_GAP = 0.05
 class Stage:
     """A Spark stage of a step: the number of tasks that ran, their total run time, and each recorded task's run time.
 
-    Of many tasks, only the first are recorded. No time includes sending the task or fetching its result.
+    Of many tasks, only the first are recorded. Run times exclude sending a task and fetching its result.
     """
 
     id: int
@@ -55,11 +55,11 @@ class Step:
     """A vertex of a job record, as the web page shows it; None stands for unknown values.
 
     `label` is a description with tables and keys. `tasks` is the decided number of tasks, and `reason` the reason for
-    it. `span` is the time from its start to its end; a running step ends now. `busy` are the disjoint intervals in
-    which its tasks ran; only `span` if some tasks were not recorded. `rows_in` is that of the stage with the most
-    rows. `inputs` are the ids of the vertices that it reads, and `source` names the tables that it reads, empty without
-    a table. If it `is_broadcast`, every task of its consumer gets all its rows. If it `ends_in_spark`, Spark runs its
-    last stage after the job to fetch the rows.
+    this number. `span` is the time from the start to the end of the step; a running step ends now. `busy` are the
+    disjoint intervals in which its tasks ran; only `span` if some tasks were not recorded. `rows_in` is the number of
+    rows that a single stage read, at most. `inputs` are the ids of the vertices that the step reads, and `source` names
+    the tables that it reads, empty without a table. If a step `is_broadcast`, every task of its consumer gets all its
+    rows. If a step `ends_in_spark`, Spark runs its last stage after the job to fetch the rows.
     """
 
     id: str

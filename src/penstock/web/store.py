@@ -85,7 +85,7 @@ class JobStore:
         return self._history.unreadable_count if self._history else 0
 
     def record(self, job_id: str) -> JobRecord | None:
-        """Return the record of a job, from memory or from its event log; None without a record and a readable log."""
+        """Return the record of a job, from memory or from its event log; None if there is no readable record."""
         local = self._local_jobs.get(job_id)
         if local is not None:
             return local[0]
@@ -127,7 +127,7 @@ class JobStore:
         return True
 
     async def versions(self, job_id: str | None) -> AsyncIterator[int | None]:
-        """Yield the version of a job (of all jobs if `job_id` is None) now and after changes; None is a heartbeat."""
+        """Yield the version of a job until it ends, or of all jobs, now and after changes; None is a heartbeat."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         watcher = (loop, event, job_id)
         self._watchers.add(watcher)

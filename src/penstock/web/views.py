@@ -39,8 +39,8 @@ def jobs_overview(summaries: Iterable[Summary], now: float) -> dict[str, Any]:
 
 
 def _counts(counts: dict[str, int]) -> dict[str, int]:
-    tasks = {key.lower(): count for key, count in counts.items() if key != "pending-operators"}
-    return {"total": sum(tasks.values()), **tasks}
+    vertex_counts = {key.lower(): count for key, count in counts.items() if key != "pending-operators"}
+    return {"total": sum(vertex_counts.values()), **vertex_counts}
 
 
 def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int) -> dict[str, Any]:

@@ -93,9 +93,9 @@ class DynamicParallelismInference(Protocol):
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of tasks; 0 or less means that the source cannot infer it.
 
-        Penstock calls this once, on the driver, in a separate thread, after all upstream vertices have finished. If it
-        raises, Penstock records the exception and uses the upper bound. If it does not return within
-        ``sources.timeout``, the job fails.
+        Penstock calls this once, on the driver, in a separate thread, after all upstream vertices have finished. If
+        this raises `SourceTimeoutError`, or does not return within ``sources.timeout``, the job fails. After any other
+        exception, Penstock records the exception and uses the upper bound.
         """
 
 
@@ -141,10 +141,10 @@ class DataFrameScanProvider(Source):
 
     @abstractmethod
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return a DataFrame of the needed rows that scans files, or has at most ``context.parallelism`` partitions.
+        """Return a DataFrame of the needed rows: a scan of files, or up to ``context.parallelism`` partitions.
 
-        Penstock splits the files among tasks. The DataFrame has at least the columns of ``context.columns``, with the
-        names and types of `read`.
+        Penstock splits the files of a scan among tasks. The DataFrame has at least the columns of ``context.columns``,
+        with the names and types of `read`.
         """
 
 
@@ -182,7 +182,7 @@ class TargetOptions:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """The outcome of a `SinkStage`: `chosen` in a few words, and `reason`, a clause in lower case without full stop.
+    """The outcome of a `SinkStage`: `chosen` says what it did, and `reason` why, a lower-case clause without full stop.
 
     `tasks` is the number of Spark tasks that ran the step, or None if the driver ran it.
     """
@@ -217,9 +217,9 @@ class SinkJob(ABC):
     """The write of a job into a sink: either all rows become visible, or none."""
 
     calls_python: bool = True
-    """Whether `write` may pass rows to Python functions of the sink, or run further queries. If not, only functions of
-    the query get batches of rows. Spark measures a batch before it adds a row, so that its bytes stay below a limit.
-    Penstock turns this off, because it is slow, if no batch can reach the limit."""
+    """Whether `write` may pass rows to Python functions of the sink, or run further queries. If not, only Python
+    functions of the user's query get batches of rows. For each row, Spark measures the bytes of its batch, to keep them
+    below a limit. This is slow, so Penstock turns the measurement off if no batch can reach the limit."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
         """Raise `SinkError` for rows that the target cannot hold, before any vertex runs. The default accepts all."""
@@ -398,7 +398,7 @@ class DataFrameSinkProvider(ABC):
 
 
 def require_positive(value: object, subject: str) -> int:
-    """Return a user's number for `subject`, such as a table; raise `SourceError` unless it is whole and at least 1."""
+    """Return `value` if it is an integer of at least 1; else raise `SourceError` about `subject`, such as a table."""
     number = value if isinstance(value, int) and not isinstance(value, bool) else None
     if number is None or number < 1:
         error = SourceError.bad_parallelism(value, subject)
@@ -408,7 +408,7 @@ def require_positive(value: object, subject: str) -> int:
 
 
 def check_positive(subject: str, *values: object) -> None:
-    """Raise `SourceError`, which names `subject`, unless all values are whole and at least 1, or None (not set)."""
+    """Raise `SourceError` about `subject` unless each value is None (not set), or an integer of at least 1."""
     for value in values:
         if value is not None:
             require_positive(value, subject)

@@ -30,7 +30,7 @@ def absolute_path(path: str) -> str:
 
 
 def client_key(address: str, *qualifiers: str | None) -> str:
-    """Return the key of a client's secrets: its address, and any user or warehouse that has separate secrets."""
+    """Return the key of a client's secrets in `Access.secrets`: its address, then its user or warehouse, if any."""
     return ", ".join((address, *filter(None, qualifiers)))
 
 
@@ -40,15 +40,15 @@ def without_secrets(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...
 
 
 def secrets_for(access: Access, *keys: str) -> Mapping[str, str]:
-    """Return the secrets of the first key that has any; empty if none has."""
+    """Return the secrets of the first of `keys` for which `access` has secrets; empty if there is no such key."""
     return next((access.secrets[key] for key in keys if key in access.secrets), {})
 
 
 def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return stored properties, with the masked ones replaced by the current secrets.
+    """Return the stored properties that are not masked, and all other properties of the current `secrets`.
 
-    Raise `SinkError` if a masked property has no current value: without the property, the client might connect to
-    another server. Only a missing password is no error here, because the client itself reports it.
+    Raise `SinkError` if `secrets` lacks a masked property: without the property, the client might connect to another
+    server. Only a missing password is not an error here, because the client itself reports it.
     """
     plain = {key: value for key, value in stored if value != MASK}
     names = {key.lower() for key in plain}
@@ -67,7 +67,7 @@ def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) 
 def merge_secrets(secrets_of_sinks: Iterable[Mapping[str, Mapping[str, str]]]) -> dict[str, Mapping[str, str]]:
     """Return the secrets of several sinks, merged by address.
 
-    Raise `SinkError` if two sinks have different secrets for an address: commit records cannot distinguish them.
+    Raise `SinkError` if two sinks have different secrets for an address: commit records look secrets up by address.
     """
     merged: dict[str, Mapping[str, str]] = {}
     for secrets in secrets_of_sinks:

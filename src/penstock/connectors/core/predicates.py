@@ -1,4 +1,4 @@
-"""Predicates on columns as plain values, and data skipping by column statistics. No Spark.
+"""Predicates on columns as plain Python objects, and data skipping by column statistics. Independent of Spark.
 
 Predicates only serve to skip data here: data for which a predicate cannot be evaluated is read.
 """
@@ -90,7 +90,7 @@ def _column_might_match(predicate: Predicate, column: ColumnStatistics) -> bool:
 
 
 def _bounds_allow(operator: str, value: Any, column: ColumnStatistics) -> bool:
-    """Whether a column with these bounds may have a value that compares to `value` by `operator`."""
-    reaches_minimum = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
-    reaches_maximum = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
-    return (reaches_minimum or operator in {">", ">="}) and (reaches_maximum or operator in {"<", "<="})
+    """Whether a column with these bounds may have a value `x` with ``x operator value``; ``in`` counts as ``=``."""
+    minimum_allows = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
+    maximum_allows = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
+    return (minimum_allows or operator in {">", ">="}) and (maximum_allows or operator in {"<", "<="})

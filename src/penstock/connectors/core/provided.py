@@ -55,7 +55,7 @@ class ProvidedScan(Scan):
         return None if listing is None else int(sum(listing.sizes) * listing.fraction)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the tasks that the source infers; without inference, the splits of its files, or its partitions."""
+        """Return the number of tasks: that inferred by the source, else that of its file splits or Spark partitions."""
         bound = context.parallelism_inference_upper_bound
         if isinstance(self._provider, DynamicParallelismInference):
             context = replace(context, columns=self._columns, predicates=self._predicates)

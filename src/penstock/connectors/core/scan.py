@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The decided number of tasks of a source, and the reason, a sentence.
+    """The decided number of tasks of a source, and the reason, a clause.
 
     `parallelism` is None if Spark chooses it. `settings` are the session settings that the read of the source needs.
     """
@@ -64,7 +64,7 @@ class Scan(ABC):
         return None
 
     def parallelism_source(self, user_source: object | None) -> object | None:  # noqa: ARG002
-        """Return what infers the parallelism: the scan, a source (the user attaches `user_source` to rows), or None."""
+        """Return the object that infers the parallelism: the scan, `user_source` (set by the user), or None."""
         return self
 
     @abstractmethod
@@ -72,14 +72,14 @@ class Scan(ABC):
         """Divide the scan into at most `parallelism` splits; return the number of splits."""
 
     def choose_splitting(self, parallelism: int, reason: str) -> Splitting:
-        """Divide the scan for a requested number of tasks, and return the decision; `reason` is why so many tasks."""
+        """Divide the scan for a requested number of tasks, and return the decision; `reason` explains this number."""
         possible = self.divide(parallelism)
         reason = f"{reason}: {self.reason}" if self.reason else reason
         return Splitting(possible, reason if possible == parallelism else f"{reason}; it can be split into {possible}")
 
     @abstractmethod
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the leaf of Spark's plan that reads the splits; `session` has the settings of `Splitting`."""
+        """Return the leaf of Spark's plan that reads the splits; `session` has `Splitting.settings`, None if empty."""
 
     @abstractmethod
     def with_filters(self, plan: LogicalPlan) -> Scan:
@@ -116,7 +116,7 @@ class PlainScan(Scan):
         return size if size < MAX_ESTIMATE_BYTES else None
 
     def parallelism_source(self, user_source: object | None) -> object | None:
-        """Return the source that the user attached: the number of Spark's partitions is unknown before planning."""
+        """Return `user_source`: the scan cannot infer, because Spark's partitions are unknown before planning."""
         return user_source
 
     def divide(self, parallelism: int) -> int:

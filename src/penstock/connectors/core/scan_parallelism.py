@@ -13,8 +13,8 @@ from penstock.config.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM,
 class ScanOptions:
     """The user's options for the parallelism of a source.
 
-    The fields are ``scan.parallelism``, ``scan.infer-parallelism`` and ``scan.infer-parallelism.max``; `kind_max` is an
-    additional maximum of inference for a kind of source, as in ``table.exec.hive.infer-source-parallelism.max``.
+    Fields are ``scan.parallelism``, ``scan.infer-parallelism.enabled`` and ``scan.infer-parallelism.max``; `kind_max`
+    also limits inference for a kind of source, as ``table.exec.hive.infer-source-parallelism.max`` does for Hive.
     """
 
     parallelism: int | None = None
@@ -27,11 +27,11 @@ class ScanOptions:
 class SourceBounds:
     """The bounds on the parallelism of the sources of a vertex; those of unset options are None.
 
-    `job` bounds all vertices; `sources` (``default-source-parallelism``) replaces it for sources. `step` is the user's
-    maximum for this vertex. `vertex` is `step`, or ``max-parallelism`` if `step` is None; it also bounds `sources`.
-    `parallelism_default` (``parallelism.default``) is the parallelism of a source whose inference is off; it bounds an
-    inferred parallelism only if no other option sets `job`, so that `job` has its value (FLIP-379). `job_from` and
-    `vertex_from` are the options that set `job` and `vertex`.
+    `job` bounds all vertices; for sources, `sources` (``default-source-parallelism``) replaces it. `step` is the user's
+    maximum for this vertex. `vertex` is `step`, or ``max-parallelism`` if `step` is None; it applies in addition to
+    `sources`. `parallelism_default` (``parallelism.default``) is the parallelism of a source whose inference is off. It
+    is not a bound, except as the value of `job` if no other option sets `job` (FLIP-379). `job_from` and `vertex_from`
+    name the options that set `job` and `vertex`.
     """
 
     job: int
@@ -44,16 +44,16 @@ class SourceBounds:
 
     @property
     def upper(self) -> tuple[int, str]:
-        """The parallelism of a source that cannot infer it, and the option that sets this upper bound."""
+        """The upper bound, which is the parallelism of a source that cannot infer any, and the option that sets it."""
         upper = (self.job, self.job_from) if self.sources is None else (self.sources, DEFAULT_SOURCE_PARALLELISM.key)
         return upper if self.vertex is None else min(upper, (self.vertex, self.vertex_from), key=itemgetter(0))
 
     def inference_bound(self, options: ScanOptions) -> int:
-        """Return the upper bound for a source's inference; the source's own maximum (`infer_max`) replaces `job`."""
+        """Return the upper bound for a source's inference; the source option `infer_max` replaces `job` if set."""
         return self._smallest_bound(options)[0]
 
     def cap_inferred(self, number: int, options: ScanOptions) -> tuple[int, str]:
-        """Return an inferred parallelism capped by the inference bound, and the description of an exceeded bound.
+        """Return an inferred parallelism capped by the inference bound, and the exceeded bound as text, empty if none.
 
         Flink limits a source that ignores its bound only by the maximum of the vertex. Here, the bound holds for all
         sources: users set it to limit how many tasks read at the same time.
@@ -100,9 +100,9 @@ def choose_scan_parallelism(
     if inferred <= 0:
         number, origin = bounds.upper
         return number, f"the source gave no number, so the upper bound of {number} applies ({origin})"
-    number, bound = bounds.cap_inferred(inferred, options)
+    number, bound_text = bounds.cap_inferred(inferred, options)
     reason = f"the source asks for {show_count(inferred, 'task')}"
-    return number, f"{reason}, but {bound}" if bound else reason
+    return number, f"{reason}, but {bound_text}" if bound_text else reason
 
 
 ROWS_PER_TASK = 1000

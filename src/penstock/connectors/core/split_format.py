@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from penstock.connectors.core.split_source import SplitSource
 
 _FORMAT = "penstock_splits"
-_OPTION = "reader"  # with a serialized `_SplitReader`
+_OPTION = "reader"  # its value is a serialized `_SplitReader`
 _DEFAULT_VOLUME, _UNLIMITED_TASKS = 16 << 20, 1 << 30  # for a query that plain Spark runs
 
 
 def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> DataFrame:
-    """Return a DataFrame; `tasks` are the splits of each task. With None, the splits are listed when the query runs."""
+    """Return a DataFrame of the rows; `tasks` are the splits of each task, None to list them when the query runs."""
     spark.dataSource.register(_SplitFormat)
     return spark.read.format(_FORMAT).option(_OPTION, _serialize(source, columns, tasks)).load()
 
 
 def read_without_spark(source: SplitSource, columns: list[str], tasks: list[list[Any]]) -> Iterator[Any]:
-    """Yield the batches of all tasks, read with the code that runs in Spark's Python workers."""
+    """Yield the batches of all tasks, read in this process by the code that runs in Spark's Python workers."""
     for splits in tasks:
         reader = _deserialize(_serialize(source, columns, [splits]))
         for partition in reader.partitions():

@@ -45,10 +45,10 @@ def count_splits(sizes: Sequence[int], splittable: Sequence[bool], split_bytes: 
 def choose_split_count(fine: int, coarse: int, cores: int | None) -> tuple[int, str]:
     """Return the number of splits, and the reason why it is less than `fine`, a clause; empty if it is not less.
 
-    `fine` is the number of splits of the volume per task, and `coarse` that of splits of several times the volume, such
-    as `COARSE_FACTOR` times. Opening a split has a fixed cost (a connection, a file footer, a task). So there are only
-    a few splits per core, or `coarse` splits if these are more. `cores` is the number of tasks that run concurrently;
-    for None, the result is `fine`.
+    `fine` is the number of splits if each has the volume per task, and `coarse` the number if each has several times
+    this volume, such as `COARSE_FACTOR` times. Opening a split has a fixed cost (a connection, a file footer, a task).
+    So the result is a few splits per core, or `coarse` if that is more. `cores` is the number of tasks that run
+    concurrently; for None, the result is `fine`.
     """
     number = fine if cores is None else max(coarse, min(fine, _SPLITS_PER_CORE * cores))
     per_core = f"{_SPLITS_PER_CORE} for each of {cores} cores"
@@ -62,7 +62,7 @@ def choose_split_count(fine: int, coarse: int, cores: int | None) -> tuple[int, 
 def choose_file_splits(
     sizes: Sequence[int], splittable: Sequence[bool], volume: int, cores: int | None
 ) -> tuple[int, str]:
-    """Return the number of splits of files for a volume per task, and the reason, as `choose_split_count` does."""
+    """Return the number of splits of files for a `volume` per task in bytes, and the reason of `choose_split_count`."""
     fine = count_splits(sizes, splittable, volume)
     return choose_split_count(fine, count_splits(sizes, splittable, COARSE_FACTOR * volume), cores)
 

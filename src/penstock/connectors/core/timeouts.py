@@ -32,7 +32,7 @@ def attempt_timeout() -> float:
 
 @contextmanager
 def set_timeout(seconds: float) -> Iterator[None]:
-    """Set the timeout for the block, and for threads of sources that are started in the block."""
+    """Set the timeout in seconds for the block, and for threads that start in it with a copy of its context."""
     token = _SECONDS.set(seconds)
     try:
         yield
@@ -43,7 +43,7 @@ def set_timeout(seconds: float) -> Iterator[None]:
 def call_within_timeout(source: str, request: str, call: Callable[[], T]) -> T:
     """Return the result of a call to a client library whose own timeouts do not cover the whole call.
 
-    The call runs on a separate thread. If the call does not return in time, the thread is abandoned, and
+    The call runs on a separate thread. If this thread is idle for the timeout, it is abandoned, and
     `SourceTimeoutError` is raised with `request`, which describes the call, as in "asking for its files".
     """
     seconds = timeout()

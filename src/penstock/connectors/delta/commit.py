@@ -52,7 +52,7 @@ _SUPPORTED_FEATURES = {
 }
 """The writer features of Delta's protocol that deltalake (1.6) supports; it rejects others only at the commit."""
 _NAMED_FEATURES_VERSION = 7
-"""The first writer protocol version in which a table lists its features; the version before implies all features."""
+"""The writer protocol version since which a table lists its features; version 6 implies all features of its time."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         self._commit(access, retries=None if self.mode == "append" else 0)
 
     def complete(self, access: Access) -> None:
-        """Write the log entry without deltalake's retries: a later version may have the entry already."""
+        """Write the log entry without deltalake's retries, which do not check if later versions have it already."""
         self._commit(access, retries=0)
 
     def _commit(self, access: Access, retries: int | None) -> None:
@@ -142,7 +142,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
             table.create_write_transaction(actions, mode, schema, partition_by, commit_properties=properties)
 
     def is_conflict(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
-        """Whether another log entry came first. The version decides, as a conflict's errors also have other causes."""
+        """Whether another log entry came first, by the table's version: deltalake's errors also have other causes."""
         from deltalake.exceptions import DeltaError
 
         if not isinstance(error, DeltaError):
@@ -221,7 +221,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         return table_at(self.deltalake_path(access), self.storage_options(access))
 
     def deltalake_path(self, access: Access) -> str:
-        """Return the table's folder as ``deltalake`` addresses it; `root` resolves relative paths of old journals."""
+        """Return the table's folder as ``deltalake`` addresses it; if `path` is relative (old journals), use `root`."""
         if absolute_path(self.path) == self.path:
             return self.path
         return HadoopPath(access.bridge, self.root).local_path or self.path
@@ -281,7 +281,7 @@ def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:
 
 
 def check_file_names(table: DeltaTable, path: str) -> None:
-    """Reject a table with file names that deltalake escapes differently from the log.
+    """Reject a table whose log has file names that deltalake would escape differently.
 
     The removal of such a file would have no effect, so readers would still see its rows.
     """
@@ -346,7 +346,7 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
     kind: ClassVar[str] = "delta-upsert"
 
     def commit(self, access: Access) -> None:
-        """Write the log entry, recomputed if it does not fit the latest version; retry after a conflict."""
+        """Recompute files that do not fit the latest version, and write the log entry; retry after a conflict."""
         attempts = self.commit_optimistically(access)
         for obsolete in attempts[:-1]:  # only the last attempt is committed
             obsolete.remove_files(access)
@@ -358,7 +358,7 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
         self.commit(access)
 
     def fitting(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
-        """Return a record for this version; reject a version with other columns or partitions."""
+        """Return a record that fits this version; reject a version with other columns or partitions."""
         self.check_table(table)
         return super().fitting(access, table)
 
@@ -395,7 +395,7 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
 
 
 def check_writable(table: DeltaTable, path: str, mode: str) -> None:
-    """Reject a table with constraints that Penstock does not enforce, or that deltalake would reject at the commit."""
+    """Reject a table with constraints that Penstock does not enforce, or to which deltalake could not commit."""
     protocol = table.protocol()
     unsupported = sorted(set(protocol.writer_features or ()) - _SUPPORTED_FEATURES)
     if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:  # implies identity columns, which deltalake lacks
@@ -423,7 +423,7 @@ def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
     nested = [field for column in columns for field in _nested_fields(column["type"])]
     for column in [*columns, *nested]:
         constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINT_KEYS)]
-    if mode != "overwrite":  # an overwrite replaces the schema; `cast_to_table` enforces lengths, not of nested fields
+    if mode != "overwrite":  # an overwrite replaces the schema; `cast_to_table` checks lengths except of nested fields
         constraints += [
             f"the length {field['metadata'][CHAR_TYPE_KEY]} of {field['name']}"
             for field in nested
@@ -438,6 +438,6 @@ def _nested_fields(data_type: Any) -> Iterator[dict[str, Any]]:
         return
     fields = data_type.get("fields", [])
     yield from fields
-    parts = map(data_type.get, ("elementType", "keyType", "valueType"))
-    for inner in (*(field["type"] for field in fields), *parts):
-        yield from _nested_fields(inner)
+    element_types = map(data_type.get, ("elementType", "keyType", "valueType"))
+    for inner_type in (*(field["type"] for field in fields), *element_types):
+        yield from _nested_fields(inner_type)

@@ -70,7 +70,7 @@ class DeltaSource(DataFrameScanProvider):
     path
         The table's folder.
     version
-        The version; if None, the latest at planning time.
+        The version; if None, the latest version when the source is created.
     parallelism
         The number of tasks; if None, inferred from the files.
     storage_options
@@ -107,7 +107,7 @@ class DeltaSource(DataFrameScanProvider):
         return self._rows(spark, context)
 
     def _rows(self, spark: SparkSession, context: ScanContext | None) -> DataFrame:
-        """Return the scan of a job. With `context` None, return a relation, which a job replaces by its scan."""
+        """Return the needed rows; for `context` None, a relation of all rows, which a job replaces by its scan."""
         table = _open(self.path, self.version, self.storage_options)
         columns = DeltaColumns.of(table)
         files = files_of(table, () if context is None else context.predicates, columns)
@@ -115,11 +115,11 @@ class DeltaSource(DataFrameScanProvider):
             return spark.createDataFrame([], columns.schema)
         local_path = _local_path(self.path)
         root = table.table_uri.rstrip("/") if local_path is None else f"file:{local_path}"  # Hadoop does not decode %20
-        is_plain = columns.mode != "id" and all(
+        spark_can_read = columns.mode != "id" and all(
             file.selection is None and spark_reads_partition(file, columns) for file in files
         )
         # `rename_to_logical` adds a projection, but without a context the result must be a relation.
-        if is_plain and (columns.mode == "none" or context is not None):
+        if spark_can_read and (columns.mode == "none" or context is not None):
             paths = [f"{root}/{file.path}" for file in files]
             return columns.rename_to_logical(read_parquet(spark, columns.physical_schema, paths, basePath=root))
         source = DeltaFiles(local_path or root, tuple(files), columns)
@@ -138,7 +138,7 @@ class DeltaSink(TableFilesSink):
     path
         The table's folder; created by the first commit.
     mode
-        ``append``, ``overwrite`` or ``upsert``, which replaces rows of the table with the same key, and adds others.
+        ``append``, ``overwrite``, or ``upsert``: a new row replaces the row of the table with the same key, if any.
     key
         The key columns of an ``upsert``. They must not be null, and must be unique among the new rows.
     partition_by
@@ -200,7 +200,7 @@ class DeltaSink(TableFilesSink):
         recover_target(access, HadoopPath(access.bridge, self.path))
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the table if it exists, and whether its log has the job's token already."""
+        """Check the table if it exists; return a job that writes nothing if its log has the sink's token already."""
         require_module("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 

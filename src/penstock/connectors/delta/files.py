@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from penstock.connectors.core.base import ScanContext
 
 ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
-"""An escaped byte in a path."""
+"""A percent-escaped byte in a path."""
 _TRUNCATION_LENGTH = 32
-"""The length from which string statistics may be truncated."""
+"""The number of characters from which a bound of strings in the statistics may be truncated."""
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPING_PREFIX = "delta.columnMapping."
 _PHYSICAL_NAME, _COLUMN_ID = _MAPPING_PREFIX + "physicalName", _MAPPING_PREFIX + "id"
@@ -80,7 +80,7 @@ class DeltaColumns:
         return df.select(columns)
 
     def names_in_file(self, file: pa.Schema, columns: list[str]) -> dict[str, str]:
-        """Return the names in a file, by table column, of those columns that the file has.
+        """Return a dictionary from table columns to their names in a file, for those of `columns` that the file has.
 
         Raise `ValueError` if columns are matched by id, and the file has no ids.
         """
@@ -144,7 +144,7 @@ def _with_names(schema: StructType, *, physical: bool) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """A file of a version of a Delta table, by its path relative to the table's folder.
+    """A file of a version of a Delta table: its path in the table's folder, its bytes, and values of partition columns.
 
     `selection` is a compressed bitmap in which the bits of rows that are not deleted are set; rows after the last bit
     are not deleted. It is None if no row is deleted.
@@ -158,7 +158,7 @@ class DeltaFile:
 
 @dataclass(frozen=True)
 class DeltaFiles(SplitSource):
-    """Files, some of which Spark would misread because of deletion vectors, folder names or the column mapping."""
+    """Files that Arrow reads, because deletion vectors, folder names or the column mapping would mislead Spark."""
 
     root: str
     files: Sequence[DeltaFile]

@@ -40,7 +40,7 @@ class FileScan(Scan):
 
     @property
     def rows(self) -> int | None:
-        """The row count estimated from a file footer; None if the format has no footer with a row count."""
+        """The row count, estimated from a footer; None if the files are not Parquet, or the footer is unreadable."""
         return self.listing().rows()
 
     def parallelism_source(self, user_source: object | None) -> object:
@@ -60,7 +60,7 @@ class FileScan(Scan):
         return count_splits(listing.sizes, listing.splittable, _split_size(listing, parallelism))
 
     def choose_splitting(self, parallelism: int, reason: str) -> Splitting:
-        """Choose the split size for a requested number of tasks; `reason` is why so many tasks."""
+        """Choose the split size for a requested number of tasks; `reason` explains this number."""
         listing = self.listing()
         if not sum(listing.sizes):
             return Splitting(None, f"{reason}, but the files are empty")

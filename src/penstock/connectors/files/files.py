@@ -122,7 +122,7 @@ class FileSource(Source):
         if self.listing is None:
             raise SourceError(f"{self.name} is not part of a plan yet", hint="read it through Environment.read")
         files = self.listing()
-        # At least 1 byte of each file that is not empty, as a splittable file without bytes has no split.
+        # Count at least 1 byte for a file that is not empty: a splittable file of 0 bytes would have no split.
         sizes = [max(math.ceil(size * files.fraction), min(size, 1)) for size in files.sizes]
         number, reason_for_fewer = choose_file_splits(sizes, files.splittable, context.data_volume_per_task, self.cores)
         if self.note is not None:
@@ -247,8 +247,8 @@ class FileSink(SizedFilesSink):
     def open_folder(self, spark: SparkSession, *, of_table: bool = False) -> FileSinkJob:
         """Return the job, as `open` does.
 
-        The folder of a table (`of_table`) may, as in Spark, exist in mode ``error`` if it is empty and not a volume,
-        and does not get a ``_SUCCESS`` file if only partitions are replaced.
+        `of_table` says whether the folder is that of a table. As in Spark, such a folder may exist in mode ``error`` if
+        it is empty and not a volume, and gets no ``_SUCCESS`` file if only partitions are replaced.
         """
         target = HadoopPath(Bridge(spark), self.path)
         if not target.name:

@@ -49,7 +49,7 @@ class FilePart:
 class ObjectStoreSource(SplitSource):
     """Parquet files below a URI of an object store, read by Arrow in Spark's Python workers.
 
-    Folders named ``column=value`` are partition columns, of type string. All files have the schema of the first.
+    Folders named ``column=value`` are partition columns, of type string. All files must have the schema of the first.
 
     >>> ObjectStoreSource("s3://lake/orders", {"region": "eu-west-1"}, parallelism=8).name
     's3://lake/orders'
@@ -96,7 +96,7 @@ class ObjectStoreSource(SplitSource):
         return schema
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[list[FilePart]]:
-        """Return groups of files and parts; only large files are split, because that requires reading their footers."""
+        """Return groups of whole files and parts of large files. Others are not split: that needs their footers."""
         _, root = self._file_system()
         volume = context.data_volume_per_task
 
@@ -110,7 +110,7 @@ class ObjectStoreSource(SplitSource):
         with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as pool:
             parts_of_large = dict(zip(large, pool.map(partial(self._split_file, volume=volume), large), strict=True))
         parts = [part for file in files for part in parts_of_large.get(file, [file])]
-        # A small volume per task must not be filled by the costs of opening files.
+        # If the volume per task is small, the costs of opening files must not fill a split.
         return _pack(parts, [part.size + min(OPEN_COST, volume // 4) for part in parts], volume)
 
     def split_size(self, split: list[FilePart]) -> int:
@@ -180,7 +180,7 @@ class ObjectStoreSource(SplitSource):
             metadata = parquet_file.metadata
             groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         sizes = [sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups]
-        runs = _pack(range(len(sizes)), sizes, volume) or [[]]
+        runs = _pack(range(len(sizes)), sizes, volume) or [[]]  # a part without rows if there are no row groups
         return [FilePart(file.path, sum(sizes[i] for i in run), tuple(run)) for run in runs]
 
 

@@ -59,7 +59,7 @@ class CommittedPartition:
 
 
 PartitionCommitPolicy = Callable[[CommittedPartition], object]
-"""A function that is called when a partition is complete; repeated calls for a partition must be possible."""
+"""A function that is called when a partition is complete; it must tolerate repeated calls for a partition."""
 
 
 def partition_values(folder: str) -> dict[str, str | None]:

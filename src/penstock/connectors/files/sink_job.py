@@ -36,7 +36,7 @@ class FileSinkJob(SinkJob):
     The staging folder is a sibling of the target. If the target is a separate volume, the staging folder is inside the
     target, because renames cannot cross volumes. If the target is a symbolic link, its destination is written.
     `replaces_partitions` says whether only partitions that get rows are replaced, `is_committed` whether the target
-    already has the token of the sink, and `of_table` whether the target is the folder of a table.
+    already has the sink's idempotency token, and `of_table` whether the target is the folder of a table.
     """
 
     calls_python = False  # Spark itself writes the files
@@ -109,7 +109,7 @@ class FileSinkJob(SinkJob):
         self._schema = df.schema
 
     def restart(self) -> bool:
-        """Remove the files of a failed write, and return True: it can be repeated."""
+        """Remove the files of a failed write, and return True, because the write can be repeated."""
         self._files = None
         self._staging.delete()
         return True
@@ -122,7 +122,7 @@ class FileSinkJob(SinkJob):
         )
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
-        """Apply policies to every written partition, after all its files have become visible."""
+        """Call each named policy for every written partition, after all files of the partition have become visible."""
         for folder in self.partitions:
             values = partition_values(folder)
             partition = CommittedPartition(self._spark, f"{self._user_path}/{folder}", values, self._sink.table)
@@ -142,8 +142,8 @@ class FileSinkJob(SinkJob):
     def prepare(self) -> Prepared:
         """Plan the moves from the staging folder to the target.
 
-        Called again once other jobs can see the journal, because another job may have changed the target in between.
-        Only the first call lists the files in the staging folder: after that, only token files are added to it.
+        Called again once the commit's journal blocks other jobs, because a job may have changed the target before that.
+        Only the first call lists the staged files: later calls add only token files to the staging folder.
         """
         staging, target, path = self._staging, self._target, str(self._target)
         if self.nothing_to_write:
@@ -165,7 +165,7 @@ class FileSinkJob(SinkJob):
         elif target.renames_atomically:
             prepared = PreparedFolders(path, str(staging), ("",), may_replace=self._sink.mode == "overwrite")
         else:
-            exclusive_folders = () if self._sink.mode == "append" else ("",)  # no other job may write there meanwhile
+            exclusive_folders = () if self._sink.mode == "append" else ("",)  # "": no other job may write to the target
             prepared = self._added_files(files, token_file, None, exclusive_folders=exclusive_folders)
         if listed is None:
             staging.sync()
@@ -186,13 +186,13 @@ class FileSinkJob(SinkJob):
                 if existing.has(file):  # a rollback must only remove files of this job
                     hint = "run the job again: its files get other names"
                     raise SinkError(f"{target}/{file} exists already", hint=hint)
-            # Their markers are hidden until all new files are visible.
+            # The ``_SUCCESS`` markers of these partitions are hidden until all new files are visible.
             partitions = tuple(name for name in self.partitions if existing.has(f"{name}/{SUCCESS_MARKER}"))
             return self._added_files(files, token_file, existing, hidden_marker_partitions=partitions)
         if self._sink.mode != "overwrite":
             raise SinkError.already_exists(self._sink.path)
         existing = _FolderListing(target)
-        # The folder of a volume cannot be renamed, so its files are replaced individually.
+        # Object stores cannot rename a folder atomically, and no volume can be renamed: replace files individually.
         if not target.renames_atomically or (self._is_volume and not self.replaces_partitions):
             exclusive_folders = tuple(self.partitions) if self.replaces_partitions else ("",)
             replaced_files = self._replaced_files()
@@ -209,7 +209,7 @@ class FileSinkJob(SinkJob):
     def _added_files(
         self, files: Sequence[str], token_file: str | None, existing: _FolderListing | None, **fields: tuple[str, ...]
     ) -> PreparedFiles:
-        """Return a record of files that are moved individually: the token file first, ``_SUCCESS`` of the folder last.
+        """Return the commit record of individually moved files: the token file first, the target's ``_SUCCESS`` last.
 
         `existing` is None if there is no target. `fields` are the other fields of the record.
         """
@@ -219,7 +219,7 @@ class FileSinkJob(SinkJob):
         return PreparedFiles(str(self._target), str(self._staging), names, new_folders, **fields)
 
     def _replaced_files(self) -> tuple[str, ...]:
-        """Return the files that an overwrite replaces; if it replaces only partitions, their markers come first."""
+        """Return the files that an overwrite replaces, preceded by the ``_SUCCESS`` markers of replaced partitions."""
         if not self.replaces_partitions:
             return tuple(sorted(file for file, _ in self._target.files_below(include_unread=True)))
         existing = [name for name in self.partitions if self._target.child(name).exists()]
@@ -229,7 +229,7 @@ class FileSinkJob(SinkJob):
         return (*(marker for marker in markers if self._target.child(marker).exists()), *sorted(files))
 
     def _token_and_marker(self, token_file: str | None) -> tuple[str, ...]:
-        """Return the other files to move: the token file, and a staged ``_SUCCESS`` that the target lacks."""
+        """Return the files without rows to move: the token file, and a staged ``_SUCCESS`` that the target lacks."""
         needs_marker = self._staging.child(SUCCESS_MARKER).exists() and not self._target.child(SUCCESS_MARKER).exists()
         return (() if token_file is None else (token_file,)) + ((SUCCESS_MARKER,) if needs_marker else ())
 

@@ -21,25 +21,25 @@ _CONNECT_SECONDS = 20.0
 class MessageKind(StrEnum):
     """The kinds of messages, with the meaning of their number and texts.
 
-    A task waits for a reply to each message except `REQUEST_ENDED` and `PAUSE`, so its rows are counted before it ends.
+    A task waits for a reply, except to `REQUEST_ENDED` and `PAUSE`. So the driver counts its rows before the task ends.
     """
 
     BEGIN = "begin"
-    """A task begins. Number: its partition, -1 for the task that measures requests."""
+    """A task begins. Number: its partition, -1 for the task that measures the duration of requests."""
     PERMIT = "permit"
-    """A task asks to send a request. Number: the attempt. The driver replies when it may send; `NO` stops the task."""
+    """A task asks to send a request. Number: the attempt. The reply comes when that is allowed; `NO` stops the task."""
     REQUEST_ENDED = "answered"
     """A request has ended, with or without a response. Number: its duration in seconds."""
     PAUSE = "pause"
-    """The service requests a pause. Number: the seconds."""
+    """The service requests a pause of all requests. Number: its duration in seconds."""
     DONE = "done"
-    """The service has accepted rows. Number: how many."""
+    """The service has accepted rows. Number: the number of rows."""
     DEAD = "dead"
-    """Rows become dead letters. Number: how many."""
+    """Rows that the service has not accepted become dead letters. Number: the number of rows."""
     REJECTED = "refused"
-    """The service has rejected rows, and there are no dead letters, so all tasks stop. Text: the reason."""
+    """A request has failed permanently, and no dead letters are stored, so all tasks stop. Text: the reason."""
     SHOULD_SKIP = "was sent"
-    """A task asks whether to skip a row sent before (`FirstRows`). Number: the partition; text: the row's digest."""
+    """A task asks whether it must skip a row that `FirstRows` has. Number: the partition; text: the row's digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class DriverLink:
         self._channel.send(Message(kind, number, texts).content())
 
     def request(self, kind: MessageKind, number: float = 0, *texts: str) -> bool:
-        """Send a message, and return the reply; raise `SinkError` as `read_reply` does."""
+        """Send a message, and return whether the reply is `YES`; raise `SinkError` as `read_reply` does."""
         self.notify(kind, number, *texts)
         return self.read_reply()
 
@@ -93,7 +93,7 @@ class DriverAddress(ServerAddress):
 
     @contextmanager
     def connect(self) -> Iterator[DriverLink]:
-        """Connect a task to the driver; raise `SinkError` if it cannot be reached, or another process responds."""
+        """Connect a task to the driver; raise `SinkError` if the driver is unreachable, or another process responds."""
         try:
             channel = self.open(_CONNECT_SECONDS)
         except OSError as error:

@@ -22,15 +22,15 @@ log = logging.getLogger("penstock.sinks")
 
 _MAX_DURATIONS = 1000
 _POLL_SECONDS = 1.0
-"""The interval of checks whether the job fails while a task waits for a permit; a service may request long pauses."""
+"""The interval of checks for a rejected row while a task waits for a permit; a service may request long pauses."""
 
 
 @dataclass(slots=True)
 class Figures:
     """The counts of all tasks of a sink, including retried tasks.
 
-    `retried` is the number of requests that were retries, `rows` that of accepted rows, `dead` that of dead letters,
-    `retried_tasks` that of repeated task starts. `began`, `ended`: monotonic times of the first and last permit.
+    `requests` counts all attempts, `retried` attempts after the first, `rows` accepted rows, `dead` dead letters, and
+    `retried_tasks` repeated starts of tasks. `began` and `ended` are the monotonic times of the first and last permit.
     """
 
     requests: int = 0
@@ -60,7 +60,7 @@ class DriverSide:
         self.durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
         """The durations of the latest requests in seconds."""
         self.first_rows = FirstRows()
-        """The rows that were sent first, to measure requests."""
+        """The rows that a single task sent first, to measure the duration of requests."""
         self._window = None if rate is None else RateWindow(rate)
         self._paused_until = 0.0  # monotonic seconds
         self._task_starts: Counter[int] = Counter()

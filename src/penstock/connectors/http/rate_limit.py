@@ -1,4 +1,4 @@
-"""The rate limit of requests to a service, and the number of tasks that reach the limit. Pure arithmetic."""
+"""The rate limit of requests to a service, and the number of tasks that can reach this rate. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIN_TASK_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Permit:
-    """Permission to send a request, granted at the time `at`, which counts against the limit until the time `until`."""
+    """Permission to send a request, granted at `at`; it counts against the limit until `until` (monotonic seconds)."""
 
     at: float
     until: float
@@ -36,16 +36,16 @@ class RateWindow:
         self._max_requests = math.ceil(rate)
         self._window_seconds = self._max_requests / rate
         self._interval = 1 / rate
-        self._next = 0.0  # the earliest time of the next permit by the interval
+        self._next = 0.0  # the earliest time of the next permit, for even spacing
         self._granted: deque[Permit] = deque()
 
     def free_at(self, now: float) -> float:
         """Return the earliest time of the next permit; `now` if a permit can be granted now."""
         while self._granted and self._granted[0].until <= now:
             self._granted.popleft()
-        counted = sorted(permit.until for permit in self._granted if permit.until > now)
-        surplus = len(counted) - self._max_requests  # at `counted[surplus]`, fewer than the maximum still count
-        return max(self._next, counted[surplus] if surplus >= 0 else now, now)
+        expiries = sorted(permit.until for permit in self._granted if permit.until > now)
+        surplus = len(expiries) - self._max_requests  # at `expiries[surplus]`, fewer permits than the maximum count
+        return max(self._next, expiries[surplus] if surplus >= 0 else now, now)
 
     def take(self, now: float) -> Permit:
         """Grant a permit."""
@@ -64,7 +64,7 @@ def recommend_tasks(
 ) -> SinkParallelism:
     """Return the recommended number of tasks for `requests` requests (None if unknown).
 
-    `seconds` is the median duration of `measured` requests; `cores` is how many tasks run at a time. At most `rate`
+    `seconds` is the median duration of `measured` requests; `cores` is the number of concurrent tasks. At most `rate`
     requests are sent per second (None for no limit), and each task sends at most `requests_per_task` at a time.
     """
     duration = f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,4 +1,4 @@
-"""The rows that tasks of an HTTP sink send, and the dead letters that they return."""
+"""The rows that the tasks of an HTTP sink send, and the results of rows (such as dead letters) that tasks return."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 LETTER_COLUMNS = "row string, status int, error string, attempts int, time timestamp"
 """The columns of a table of dead letters."""
 FIRST_TASK_COLUMNS = f"digest string, {LETTER_COLUMNS}"
-"""The columns of the result of the task that measures requests; a row that is no dead letter has only a digest."""
+"""The result columns of the task that measures requests; for an accepted row, only the digest is set."""
 _RESULTS_PER_BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to send: `text` is the row as JSON, and `key` the user's key columns as JSON, None without key columns."""
+    """A row to send: `text` is the row as JSON, `key` the columns of the idempotency key as JSON, None without them."""
 
     text: str
     key: str | None = None
@@ -46,7 +46,7 @@ class RowResult:
 
 
 class FirstRows:
-    """Assigns the rows that were sent first, to measure requests, to the tasks that must skip them.
+    """Rows that a single task sent first to measure requests; each is assigned to a task that must not send it again.
 
     A row that an attempt of a task has claimed, and so skips, stays assigned to that task. Other attempts of the task
     can claim the row too: any of the attempts may turn out to be the one whose result Spark uses.
@@ -62,13 +62,13 @@ class FirstRows:
         return frozenset(self._unassigned)
 
     def add(self, digests: Iterable[str]) -> None:
-        """Add rows that were sent."""
+        """Add rows that were sent first, by their digests."""
         self._unassigned.update(digests)
 
     def claim(self, task: int, skipped: Counter[str], digest: str) -> bool:
-        """Return whether an attempt of a task skips a row; `skipped` counts the rows it has skipped, and is updated."""
+        """Return whether an attempt of a task skips a row, and update `skipped`, the attempt's skips by digest."""
         assigned = self._assigned[task]
-        if skipped[digest] == assigned[digest]:
+        if skipped[digest] == assigned[digest]:  # the attempt has skipped all equal rows that the task has claimed
             if not self._unassigned[digest]:
                 return False
             self._unassigned[digest] -= 1
@@ -78,7 +78,7 @@ class FirstRows:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """Yield the rows of a task."""
+    """Yield the rows of batches, whose columns are the fields of `Row`."""
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):

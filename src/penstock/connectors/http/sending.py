@@ -1,6 +1,6 @@
 """The tasks of an HTTP sink: they send rows with retries, and return dead letters.
 
-Delivery is at least once: a retried task sends all its rows again. Its requests with the same rows have the same keys.
+Delivery is at least once: a retried task sends its rows again. Requests with the same rows have equal idempotency keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SERVER_ERRORS, _SUCCESS = range(500, 600), range(200, 300)
 _MAX_ERROR_LENGTH = 1000
 """The maximum characters of a response that errors and dead letters quote."""
 _MAX_RESPONSE_BYTES = 1 << 16
-"""The bytes of a response after which reading stops. A connection is reused only after a complete response."""
+"""Reading of a response stops after this number of bytes; the connection is then not reused."""
 _FIRST_REQUESTS, _FIRST_SECONDS = 20, 2.0
 """The maximum requests and seconds for measuring the duration of a request."""
 
@@ -120,14 +120,14 @@ class Connection:
             self.has_timed_out = True
             if self._socket is not None:
                 with suppress(OSError):  # the socket is closed, or is being upgraded to TLS
-                    # Not the method of a TLS socket, which would continue without TLS.
+                    # Not `ssl.SSLSocket.shutdown`: it removes TLS, so later reads and writes would be unencrypted.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class FailedAttemptError(Exception):
     """A failed attempt of a request.
 
-    `status` and `text` are those of the response; without a response, `status` is None, and `text` that of the error.
+    `status` and `text` are those of the response; without a response, `status` is None, and `text` describes the error.
     `is_transient` says whether a retry may succeed. `wait_seconds` is the wait that the service requests, or None.
     """
 
@@ -140,7 +140,7 @@ class FailedAttemptError(Exception):
 
 
 class StoppedError(Exception):
-    """Stops a task: the service has rejected a row of some task, and without dead letters this fails the job."""
+    """Stops a task: a request of some task has failed permanently, and no dead letters are stored, so the job fails."""
 
 
 @dataclass(eq=False)
@@ -158,7 +158,7 @@ class _RequestSender:
         """
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
-        # No compression, as a compressed response could expand beyond the limit.
+        # No compression: a compressed response could expand beyond `_MAX_RESPONSE_BYTES`.
         headers = {"Content-Type": "application/json", "Idempotency-Key": key, "Accept-Encoding": "identity"}
         retrying = Retrying(
             stop=stop_after_attempt(self.sink.attempts),
@@ -199,7 +199,7 @@ class _RequestSender:
         raise FailedAttemptError(response.status_code, text, is_transient=is_transient, wait_seconds=wait_seconds)
 
     def _read_text(self, response: httpx.Response) -> str:
-        """Return the beginning of a response, or the part that arrives in time; empty for a compressed response."""
+        """Return the beginning of a response's body, as far as it arrives in time; empty for a compressed response."""
         import httpx
 
         received = bytearray()
@@ -254,9 +254,9 @@ def send_function(
     """Return the function by which tasks send their rows; it yields dead letters with the columns `LETTER_COLUMNS`.
 
     `run` identifies the run in idempotency keys. `sent` are the digests of rows that were sent before; the driver
-    decides for each such row whether the task skips the row. With `only_first`, a single task sends some rows, to
-    measure requests, and yields the result of each row, with the columns `FIRST_TASK_COLUMNS`. If this task is retried,
-    only the rows of the attempt that succeeds count as sent; rows sent by a failed attempt are sent again.
+    decides for each such row whether the task skips the row. With `only_first`, a single task sends some rows to
+    measure the duration of requests, and yields each row's result, with the columns `FIRST_TASK_COLUMNS`. If this task
+    is retried, only the rows of the successful attempt count as sent; rows of a failed attempt are sent again.
     """
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -289,7 +289,7 @@ def send_function(
 
 
 class _TaskSender:
-    """Sends the requests of a task concurrently; `returns_all` also returns the results of accepted rows."""
+    """Sends a task's requests concurrently; returns the results of rows that failed, with `returns_all` of all rows."""
 
     def __init__(
         self, sink: HttpSink, run: str, senders: Iterable[_RequestSender], partition: int, *, returns_all: bool
@@ -304,9 +304,9 @@ class _TaskSender:
         self._occurrences: Counter[str] = Counter()  # of rows without a key, by digest
 
     def send_all(self, requests: Iterable[list[Row]]) -> Iterator[RowResult]:
-        """Send requests concurrently, one per sender at a time; yield the results of rows.
+        """Send requests concurrently, at most a single request per sender at a time; yield the results of rows.
 
-        Raise `StoppedError` if a row is rejected and there are no dead letters.
+        Raise `StoppedError` if a request fails permanently and no dead letters are stored.
         """
         max_running = self._senders.qsize()
         running: set[Future[list[RowResult]]] = set()

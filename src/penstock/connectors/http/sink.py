@@ -71,16 +71,16 @@ class HttpSink(Sink):
         row in any run of the job. With more, the key identifies all rows of a request, and another run or a retried
         task may group rows differently. Without columns, keys are valid for this run only.
     timeout
-        The maximum seconds of a request with its response. If the status arrives in time and the rest is late, the
-        status decides.
+        The maximum seconds of a request with its response. If the status arrives in time and the rest of the response
+        is late, the status decides whether the request succeeded.
     attempts
         The maximum attempts of a request. A request is retried after the statuses 408, 425, 429 and 5xx, and after a
         missing response.
     backoff
         The approximate seconds before the second attempt; doubled for each further attempt.
     longest_wait
-        The maximum seconds before an attempt. If the service requests more (``Retry-After``), there is no further
-        attempt.
+        The maximum seconds to wait before an attempt. If the service requests a longer wait (``Retry-After``), there is
+        no further attempt.
     requests_at_a_time
         The maximum number of concurrent requests of a task. With several, few cores suffice for a high rate at a slow
         service, but the rows of a task arrive only approximately in order.
@@ -201,7 +201,7 @@ class _HttpSinkJob(SinkJob):
             self.letter_job.check(spark.createDataFrame([], LETTER_COLUMNS).schema)
 
     def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
-        """Send the first rows of `df`; recommend a number of tasks for all `rows` rows by the duration of requests."""
+        """Send the first rows of `df`; by the requests' duration, recommend a number of tasks for all `rows` rows."""
         driver_side = self._driver_side()
         send = send_function(self.sink, self.run, driver_side.address, only_first=True)
         sent_rows = self._as_json(df).mapInArrow(send, FIRST_TASK_COLUMNS).collect()
@@ -231,7 +231,7 @@ class _HttpSinkJob(SinkJob):
             log.warning("%s: %s, so rows may have been sent twice", self.sink.name, _retried_tasks_text(driver_side))
 
     def prepare(self) -> Prepared | None:
-        """Return the record of the dead letters; None without dead letters, as there is nothing to commit."""
+        """Return the commit record of the dead letters; None if there are none, as then there is nothing to commit."""
         if self.letter_job is None:
             return None
         if self.driver_side is None or not self.driver_side.figures.dead:
@@ -258,7 +258,7 @@ class _HttpSinkJob(SinkJob):
         return self.driver_side
 
     def _as_json(self, df: DataFrame) -> DataFrame:
-        """Return the rows as JSON with null fields included, and the key columns as JSON if there are any."""
+        """Return each row as JSON with null fields (column `row`), and any key columns as JSON (column `key`)."""
 
         def as_json(names: Sequence[str]) -> Column:
             return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), {"ignoreNullFields": "false"})

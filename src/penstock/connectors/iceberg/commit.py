@@ -44,7 +44,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
     `reached_by` (its name in journals) is the `catalog_address`, and `catalog` the catalog's properties, without
     secrets. `seen` is the sequence number of the table's last snapshot when the job prepared its commit, 0 for a new
     table; None for format version 1, which has no sequence numbers. `partitions` are the partition values of each file,
-    as strings from its folder names, for the partition spec with the id `spec`; None if pyiceberg infers them.
+    as strings from its folder names; None without partitions. `spec` is the partition spec's id; None for a new table.
     """
 
     kind: ClassVar[str] = "iceberg"
@@ -82,11 +82,11 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
             check_within(file, self.staging)
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot, and create the table if it is new.
+        """Add a snapshot, and create the table if it does not exist.
 
         pyiceberg's retries are off: they would not check whether a concurrent snapshot has the token. Instead, every
         attempt first loads the metadata, and looks for the job's snapshot. If an earlier attempt, whose outcome is
-        unknown, succeeds after that, the catalog rejects the new attempt: its base snapshot is no longer current.
+        unknown, succeeds after this check, the catalog rejects the new attempt: its base snapshot is no longer current.
         """
         self.commit_onto_latest(access, partial(self.commit_onto, access))
 
@@ -174,14 +174,14 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         return load_table_if_exists(self.connect(access), self.table)
 
     def is_in(self, table: Table | None) -> bool:
-        """Whether the table has the job's receipt, token or files; raise `CommitError` as `is_committed` does."""
+        """Whether the table has the job's receipt, token or files; raise `CommitError` if that is unknown."""
         if table is None:
             return False
         if _has_property(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
             return True
         if self.seen is not None and _has_all_snapshots_since(table, self.seen):
             return False
-        # If the snapshot of this job has expired, the current snapshot may have its files.
+        # If this job's snapshot has expired, the current snapshot may still have the files of the job.
         current, paths = table.current_snapshot(), set(self.files)
         if any(
             entry.data_file.file_path in paths
@@ -218,7 +218,7 @@ def without_retries(table: Table) -> Table:
 
 
 def with_absolute_paths(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a catalog with absolute paths."""
+    """Return the properties of a catalog, with absolute paths of a SQLite file and of an SQL catalog's warehouse."""
     properties = dict(catalog)
     uri, warehouse = str(properties.get("uri", "")), str(properties.get("warehouse", ""))
     sqlite = _SQLITE_URI.fullmatch(uri)
@@ -230,7 +230,7 @@ def with_absolute_paths(catalog: Mapping[str, str]) -> dict[str, str]:
 
 
 def catalog_address(catalog: Mapping[str, str]) -> str:
-    """Return the address of a catalog, without secrets."""
+    """Return the address of a catalog: its URI without secrets, or its name if it has no URI."""
     return mask(catalog.get("uri") or catalog.get("name", "default"))
 
 
@@ -259,7 +259,7 @@ def _has_property(table: Table, key: str, value: str) -> bool:
 
 
 def last_sequence_number(table: Table | None) -> int | None:
-    """Return the sequence number of a table's last snapshot; None if snapshots have no numbers (format version 1)."""
+    """Return the sequence number of a table's last snapshot: 0 without a table, None in format version 1."""
     if table is None:
         return 0
     return None if table.metadata.format_version == 1 else table.metadata.last_sequence_number

@@ -32,7 +32,7 @@ _KEY_COLUMN_PREFIX = "penstock deleted by "
 
 @dataclass(frozen=True, slots=True)
 class IcebergFile:
-    """A data file of a snapshot: the task to read it with its positional deletes, and its equality delete files."""
+    """A data file of a snapshot: pyiceberg's task, which applies positional deletes, and its equality delete files."""
 
     task: FileScanTask
     deletes: tuple[DataFile, ...] = ()
@@ -67,7 +67,7 @@ def files_of(table: Table, snapshot_id: int, condition: BooleanExpression) -> li
 
 
 class IcebergFiles(SplitSource):
-    """Files of a snapshot that Spark's reader cannot all read; `schema` is Spark's schema, `columns` is Iceberg's."""
+    """Files of a snapshot that pyiceberg reads in Spark's tasks; `schema` is Spark's schema, `columns` is Iceberg's."""
 
     def __init__(self, table: Table, files: Sequence[IcebergFile], schema: StructType, columns: Schema) -> None:
         self._metadata = table.metadata
@@ -83,7 +83,7 @@ class IcebergFiles(SplitSource):
         return self._schema
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
-        """Return groups of files."""
+        """Return groups of files; a task reads each group."""
         sizes = [file.task.file.file_size_in_bytes + OPEN_COST for file in self._files]
         tasks = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
         return distribute_evenly(self._files, sizes, tasks)
@@ -93,7 +93,7 @@ class IcebergFiles(SplitSource):
         return sum(file.task.file.file_size_in_bytes for file in split)
 
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a group of files that are not deleted."""
+        """Yield the rows of a group of files, without deleted rows."""
         import pyarrow as pa
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io import load_file_io
@@ -134,7 +134,7 @@ def schema_of(table: Table, snapshot_id: int | None) -> Schema:
 
 
 def condition_of(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
-    """Return pyiceberg's filter for predicates, without those on floats: pyiceberg orders NaN unlike Spark."""
+    """Return pyiceberg's filter for predicates on columns in `schema`, except floats: Spark orders NaN differently."""
     from pyiceberg import expressions
 
     ex: Any = expressions  # its constructors have no types
@@ -239,7 +239,7 @@ class _DeletedKeys:
         by_columns: dict[tuple[int, ...], list[DataFile]] = defaultdict(list)
         for delete in deletes:
             by_columns[tuple(delete.equality_ids or ())].append(delete)
-        self._keys = [
+        self._keys = [  # for each combination of key columns: the field ids, and a table of the deleted keys
             (
                 ids,
                 ArrowScan(metadata, io, Schema(*_key_fields(metadata, ids)), AlwaysTrue())

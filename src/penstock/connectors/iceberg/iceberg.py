@@ -98,7 +98,7 @@ class IcebergSource(DataFrameScanProvider):
         return self.produce_data_frame(spark, ScanContext(spark.sparkContext.defaultParallelism, 1 << 30))
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the rows of the files that remain after skipping by statistics."""
+        """Return the rows of the files that may meet the predicates, by the statistics of the files."""
         table = _load(self.table, self.catalog)
         schema = spark_schema(table, self.snapshot_id)
         if self.snapshot_id is None:
@@ -196,7 +196,7 @@ class IcebergSink(TableFilesSink):
         return None
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the table if it exists, and whether it has the job's token already."""
+        """Check an existing table; return a job that writes nothing if the table already has the token."""
         catalog = connect_to_catalog(self.catalog, SinkError)
         table = load_table_if_exists(catalog, self.table)
         if table is not None:
@@ -224,7 +224,7 @@ class _IcebergSinkJob(TableFilesJob[IcebergSink]):
     """Write staged files, and add them to the table.
 
     `_location` is the table's folder, as the catalog addresses it. `_partitions` and `_columns` are None for a new
-    table. `_snapshot` is the id of the snapshot from which an upsert was computed.
+    table. `_snapshot` is the id of the snapshot from which an upsert was computed; None if there was no snapshot.
     """
 
     _location: str

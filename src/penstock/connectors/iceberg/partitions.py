@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Record
     from pyspark.sql import Column, DataFrame
 
-_COLUMN_PREFIX = "penstock_"  # of folder columns
+_COLUMN_PREFIX = "penstock_"  # of folder columns: added columns by which Spark writes partition folders
 _PREFIX = "v"
 """The prefix of each value in a folder name; it distinguishes an empty string from null."""
 _COPIED_FIELDS = (
@@ -50,7 +50,7 @@ _UTC = {"spark.sql.session.timeZone": "UTC"}
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """Partitions by a transform of `column`, of `column_type`; Spark writes folders by the added column `folder`."""
+    """A partition field: a transform of `column`, of type `column_type`; `folder` is the added column of its values."""
 
     folder: str
     column: str
@@ -107,7 +107,7 @@ class IcebergPartitions:
     def __init__(self, spec: PartitionSpec, schema: Schema, table: str) -> None:
         columns = {column.field_id: column for column in schema.fields}
         self.spec_id = spec.spec_id
-        self._fields: list[PartitionField | None] = []
+        self._fields: list[PartitionField | None] = []  # None for a void transform: its value is always null
         for index, field in enumerate(spec.fields):
             column = columns.get(field.source_id)
             if str(field.transform) == "void":
@@ -130,7 +130,7 @@ class IcebergPartitions:
 
     @property
     def folders(self) -> list[str]:
-        """The names of the folder columns; files have the original columns, but not the folder columns."""
+        """The names of the added columns by which Spark writes partition folders; the files do not contain them."""
         return [field.folder for field in self._fields if field is not None]
 
     @property
@@ -144,7 +144,7 @@ class IcebergPartitions:
             return df.withColumns({field.folder: field.folder_column(df) for field in self._fields if field})
 
     def record(self, texts: Sequence[str | None]) -> Record:
-        """Return the partition record of a file from the values of its `folders`."""
+        """Return the partition record of a file from the values of its `folders`, as strings; None for null."""
         from pyiceberg.typedef import Record
 
         remaining = iter(texts)  # void fields have no folder

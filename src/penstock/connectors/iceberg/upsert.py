@@ -84,12 +84,12 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
     snapshot: int | None = None
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot, recomputed if it does not fit the current snapshot; retry after a conflict."""
+        """Add a snapshot; recompute the upsert if it does not fit the current snapshot, and retry after a conflict."""
         for obsolete in self.commit_optimistically(access)[:-1]:
             obsolete.remove_attempt(access)
 
     def fitting(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
-        """Return a record for the current snapshot; reject a table with other columns or partitions."""
+        """Return this record or a recomputed record for the current snapshot; reject changed columns or partitions."""
         if table is not None:
             self._check_partitions(table)
             check_same_columns(table, self.row_type)

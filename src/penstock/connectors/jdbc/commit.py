@@ -1,4 +1,4 @@
-"""Commit record of a database table: a transaction copies staged rows, and adds a token or receipt to the *ledger*."""
+"""Commit record of a database table: a transaction copies staged rows, and adds a token or receipt to a ledger."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _RUN_SUFFIX = re.compile(r"[0-9a-f]{12}")
 _TOKEN_PREFIX = re.compile(r"penstock_[a-z0-9]{0,20}_[0-9a-f]{12}_")
 log = logging.getLogger("penstock.sinks")
 
-TASK, ATTEMPT = "penstock_task", "penstock_attempt"  # columns of a staging table, for the writer of a row
+TASK, ATTEMPT = "penstock_task", "penstock_attempt"  # staging columns: the task and attempt that wrote a row
 _LEDGER, _JOURNALS = "penstock_commits", "penstock_journals"
 """Tables in the user's database: the tokens and receipts of commits, and pointers to journals."""
 _MAX_LENGTH = 200
 _PORTABLE_NAME = re.compile(rf"(?!sha256:)(?=.{{1,{_MAX_LENGTH}}}$)[a-z0-9._:/-]+( [a-z0-9._:/-]+)*")
-"""Names that no database confuses, even if it ignores case, accents, or blanks at the end."""
+"""Names that no database equates with another name, even if it ignores case, accents, or blanks at the end."""
 
 
 def ledger_entry(table: str, token: str) -> str:
-    """Return a token as the ledger stores it: unchanged, or hashed if a database could confuse the names."""
+    """Return a token as the ledger stores it: hashed if a database could equate the token or table with another."""
     if _PORTABLE_NAME.fullmatch(table) and _PORTABLE_NAME.fullmatch(token):
         return token
     both = f"{table}\0{token}".encode()
@@ -87,7 +87,7 @@ def has_token(dialect: JdbcDialect, connection: JdbcConnection, table: str, toke
     """Whether the ledger has a token of a table; create the ledger if it does not exist."""
     create_ledger(dialect, connection)
     entry = ledger_entry(table, token)
-    # Older releases stored all tokens unhashed.
+    # Older releases stored all tokens unhashed. Databases may ignore case, so Python compares the strings again.
     query = f"SELECT target, token FROM {_LEDGER} WHERE target = ? AND token IN (?, ?)"
     return bool(
         {(table[:_MAX_LENGTH], entry), (table, token)} & set(connection.rows(query, table[:_MAX_LENGTH], entry, token))
@@ -95,7 +95,7 @@ def has_token(dialect: JdbcDialect, connection: JdbcConnection, table: str, toke
 
 
 def add_token(connection: JdbcConnection, table: str, token: str) -> None:
-    """Add a token to the ledger; wait for an open transaction that has added the token, and fail if it commits."""
+    """Add a token to the ledger; wait if an open transaction has added it, and fail if that transaction commits."""
     connection.run(
         f"INSERT INTO {_LEDGER} (target, token) VALUES (?, ?)", table[:_MAX_LENGTH], ledger_entry(table, token)
     )
@@ -172,9 +172,9 @@ class PreparedJdbc(Prepared):
     """Commit record of rows in a staging table.
 
     `database` is the URL without passwords. `columns`, and the `key` of an upsert, are quoted. `staging` is empty if
-    the target has the token already. `receipt` identifies the commit in the ledger if there is no token, None if the
-    user may not write to the ledger. `token_prefix` (`of_token` in journals) is the common prefix of the staging tables
-    of all runs with this token, None without a token. `properties` are options of Spark's writer without secrets.
+    the target has the token already. `receipt` identifies a commit without a token in the ledger; None with a token, or
+    if the user may not write to the ledger. `token_prefix` (`of_token` in journals) is the common prefix of the staging
+    tables of all runs with this token; None without. `properties` are options of Spark's writer without secrets.
     """
 
     kind: ClassVar[str] = "jdbc"
@@ -233,7 +233,7 @@ class PreparedJdbc(Prepared):
 
         Sinks of the same database and user share the transaction, because their locks could otherwise cause a deadlock.
         After an error, all open transactions are rolled back, because another run that has written the token of this
-        record may wait for them. If there is such a run, the rows of the earlier records are copied again.
+        record may wait for their locks. If that run has committed, the rows of the earlier records are copied again.
         """
         if not self.staging:
             return
@@ -354,7 +354,7 @@ class PreparedJdbc(Prepared):
         if self._ledger_token is not None:  # called because it creates the ledger, before the transaction begins
             has_token(self._dialect, connection, self.table, self._ledger_token)
         self._begin(connection)
-        if other_users and self._dialect.lock_timeout_statement:  # their transactions may hold locks until the commit
+        if other_users and self._dialect.lock_timeout_statement:  # their transactions may hold locks until the end
             connection.run(self._dialect.lock_timeout_statement)
         return transaction
 

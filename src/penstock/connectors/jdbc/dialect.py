@@ -19,12 +19,12 @@ _NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
 class KeyType(StrEnum):
-    """A group of database types whose keys a dynamic filter can push down: numbers are compared as in Spark."""
+    """A group of database types whose keys a dynamic filter can push down; databases compare numbers as Spark does."""
 
     WHOLE = "whole numbers"
     DECIMAL = "decimal numbers"
     TEXT = "texts"
-    """Identical strings are equal in every database. Their order differs, and different strings may be equal."""
+    """Identical strings are equal in every database. The order differs, and different strings may count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class ReadRequest:
 class TableEstimate:
     """The estimated rows of a request, and how to split them.
 
-    `row_bytes` is the average size of a row in bytes. `split_conditions` returns the SQL conditions (None: all rows) of
-    at most a number of splits; `split_by` describes the splits.
+    `row_bytes` is the average size of a row in bytes. `split_conditions` returns an SQL condition (None: all rows) for
+    each split, for a maximum number of splits; `split_by` describes the splits.
     """
 
     rows: float
@@ -111,7 +111,7 @@ class JdbcDialect(ABC):
     lock_timeout_statement: ClassVar[str] = ""
     """The statement that limits waits for locks to a minute; empty if the database has such a limit by default."""
     has_users: ClassVar[bool] = True
-    """Whether connections belong to database users."""
+    """Whether the database has users with separate rights, unlike a database in a file."""
 
     def with_absolute_path(self, url: str) -> str:
         """Return a URL that is independent of the working directory."""
@@ -133,7 +133,7 @@ class JdbcDialect(ABC):
         """Return an estimate by statistics of the database or by samples, without reading the whole table."""
 
     def export_snapshot(self, database: JdbcConnection) -> str | None:  # noqa: ARG002
-        """Open a snapshot that lasts as long as the connection; return the statement to import it, or None."""
+        """Open a snapshot that lasts as long as the connection; return the statement that imports it, if any."""
         return None
 
     @abstractmethod

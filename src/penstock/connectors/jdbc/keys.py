@@ -31,7 +31,7 @@ _WHOLE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "decimal(20,0)
 
 
 def key_type_of(column: ColumnType, spark_type: str, types_by_name: Mapping[str, KeyType]) -> KeyType | None:
-    """Return the key type of a column; None if the database must not compare the column.
+    """Return the key type of a column; None if the database must not compare the column with keys.
 
     `types_by_name` are the key types of the database's types, by their names in lower case.
     """

@@ -46,8 +46,8 @@ WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) 
 """
 _NUMBER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXT_TYPES = frozenset({"char", "varchar"})
-_RANGES_PER_SPLIT = 8  # whose rows are estimated, so that splits get about equally many rows
-_ESTIMATE_KEYS = ("rows", "rows_produced_per_join", "rows_examined_per_scan")  # in plans of MariaDB, and of MySQL
+_RANGES_PER_SPLIT = 8  # key ranges per split whose rows are estimated, so that splits get about equal rows
+_ESTIMATE_KEYS = ("rows", "rows_produced_per_join", "rows_examined_per_scan")  # the first: MariaDB; others: MySQL
 
 
 class MySqlDialect(JdbcDialect):
@@ -80,7 +80,7 @@ class MySqlDialect(JdbcDialect):
         return self.connect_timeouts(seconds) | {"socketTimeout": str(round(1000 * seconds))}
 
     def estimate(self, database: JdbcConnection, request: ReadRequest) -> TableEstimate:
-        """Return the optimizer's estimate of the rows; the catalog supplies the row width and the key."""
+        """Return the optimizer's estimate of the rows; the catalog supplies the average row size and the key."""
         schema, _, table = request.table.replace("`", "").rpartition(".")
         tables = database.rows(_TABLE_QUERY, table, schema) if request.is_table else []
         rows = _estimate(database, request.statement)
@@ -116,7 +116,7 @@ class MySqlDialect(JdbcDialect):
             UniqueKey(
                 frozenset(str(name) for name, _, _ in columns),
                 frozenset(str(name) for name, _, is_filled in columns if is_filled == "1" or not name),
-                is_whole=all(name and length is None for name, length, _ in columns),
+                is_whole=all(name and prefix_length is None for name, prefix_length, _ in columns),
             )
             for columns in indexes.values()
         ]
@@ -136,7 +136,7 @@ class MySqlDialect(JdbcDialect):
 def _split_conditions(
     table: str, key: str, collation_format: str | None, database: JdbcConnection, count: int
 ) -> list[str | None]:
-    """Return conditions of splits by a key; `collation_format` (None for numbers) adds its collation to literals."""
+    """Return conditions of splits; `collation_format` (None for numbers) gives literals the collation of the key."""
     ((low, high),) = database.rows(f"SELECT min({key}), max({key}) FROM {table}")
     if count == 1 or low is None or high is None or low == high:
         return [None]

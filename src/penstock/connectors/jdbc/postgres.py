@@ -31,7 +31,7 @@ _PREFIX_QUERY = """
 SELECT tablename FROM pg_tables WHERE substr(tablename, 1, length(?)) = ?
   AND schemaname = coalesce(nullif(replace(?, '"', ''), ''), current_schema())
 """
-# A query for the columns whose histogram could divide the table: the primary key, then the most distinct columns.
+# Selects columns whose histogram could divide the table: the primary key, then those with the most distinct values.
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), coll.collname
 FROM pg_stats s
@@ -77,7 +77,7 @@ _ORDERED = (
 """Types with a total order; composite types have none, as their values may have null fields."""
 _INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
 _FEW_SPLITS = 2
-"""The maximum number of splits with which reading all pages is slower than a single index scan."""
+"""Up to this number of splits, reading all pages in splits is slower than a single index scan."""
 _TID_SCAN_VERSION = 140_000
 """The server version from which a condition on ``ctid`` reads only the matching pages."""
 

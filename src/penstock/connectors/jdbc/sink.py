@@ -132,7 +132,7 @@ class JdbcSink(Sink):
         recover_table(access, masked(self.url), secrets_key, self.table)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Connect to the database, check the table, and whether it has the job's token already."""
+        """Connect to the database, check the table, and detect whether it already has the job's token."""
         dialect = dialect_of(self.url)
         assert dialect is not None
         bridge, options = Bridge(spark), {**self.properties, "url": self.url, "dbtable": self.table}
@@ -161,7 +161,7 @@ class JdbcSink(Sink):
         return _JdbcSinkJob(self, dialect, target, existing, unique_keys, is_committed, connections, can_write_ledger)
 
     def _can_write_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
-        """Whether the user may write to the ledger; if not, raise `SinkError` for a sink with a token."""
+        """Whether the user can write to the ledger; for a token, raise `SinkError` if not, or if tokens may repeat."""
         try:
             check_ledger(dialect, database)
         except Exception as error:
@@ -186,8 +186,8 @@ class _JdbcSinkJob(SinkJob):
     """Write into a staging table that the commit copies into the target.
 
     `existing` are the columns of the target, None if it does not exist. `unique_keys` are the unique indexes that
-    affect an upsert; None if only that of its key does. `connections` is the maximum number of tasks that write
-    concurrently, None if unlimited. `_names` and `_columns` (quoted) are the names of the rows' columns in the table.
+    affect an upsert; None if only that of its key does. `is_committed` says whether the target has the token already.
+    `connections` is the maximum of concurrent writers, or None. `_names` are the written columns, `_columns` quoted.
     """
 
     calls_python = False
@@ -284,10 +284,10 @@ class _JdbcSinkJob(SinkJob):
         return is_committed
 
     def prepare(self) -> Prepared:
-        """Create the table if needed, now because DDL may commit implicitly; return the record of the staged rows."""
+        """Create the target if needed (before the transaction, as DDL may commit it), and return the commit record."""
         sink = self.sink
         spellings = {name.lower(): name for name in self._names} | {name: name for name in self._names}
-        key = [
+        key = [  # in the spelling of the table's columns: an exact match first, else ignoring case
             self.target.quoted(spellings.get(name) or spellings.get(name.lower(), name))
             for name in columns_of(sink.key, sink.table)
         ]

@@ -173,7 +173,7 @@ class JdbcScan(Scan):
     _import_snapshot: str | None = field(default=None, init=False)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of splits of the volume per task, by the statistics of the database."""
+        """Return the number of splits by the database's statistics, the target bytes per task and the connections."""
         with self._connect() as database:
             estimate = self._load_estimate(database)
             bound = context.parallelism_inference_upper_bound
@@ -226,7 +226,7 @@ class JdbcScan(Scan):
         return replace(self, request=cache(lambda: self.relation.request(plan)))
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
-        """Return the leaf with a task per split; all read the same snapshot if the database supports that."""
+        """Return the leaf with a task per split; all tasks read the same snapshot if the database supports that."""
         conditions, no_snapshot_reason = self._conditions or [None], self.dialect.no_snapshot_reason
         if len(conditions) > 1 and no_snapshot_reason:
             log.warning("%s, read in %d splits: %s", self.relation.table, len(conditions), no_snapshot_reason)

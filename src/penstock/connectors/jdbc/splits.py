@@ -31,7 +31,7 @@ def page_bounds(pages: Sequence[int], count: int) -> list[int]:
     page_counts = sorted(size for size in pages if size > 0)
     total = sum(page_counts)
     bounds: list[int] = []
-    pages_before, start = 0, 0  # the pages before page `start` of all files
+    pages_before, start = 0, 0  # the number of pages before page `start`, in all files together
     targets = [total * i / count for i in range(1, count)]
     for index, end in enumerate(page_counts):
         files = len(page_counts) - index  # those that have the pages from `start` to `end`
@@ -65,10 +65,10 @@ def weighted_bounds(values: Sequence[tuple[str, float]], count: int) -> list[str
     bounds: list[str] = []
     filled, next_bound = 0.0, total / count
     for value, weight in values:
-        # End a range before a value at least half of whose weight lies beyond the next ideal bound.
+        # End the range before this value if at least half of its weight lies beyond the next ideal bound.
         if filled > 0 and filled + weight / 2 >= next_bound and len(bounds) < count - 1:
             bounds.append(value)
-            # A heavy value may have passed several ideal bounds: the next follows that which is nearest to `filled`.
+            # A heavy value may pass several ideal bounds: continue after the ideal bound that is nearest to `filled`.
             next_bound = total / count * (math.floor(filled / total * count + 0.5) + 1)
         filled += weight
     return bounds
@@ -90,7 +90,7 @@ def middle_text(low: str, high: str) -> str | None:
     prefix = ""
     while len(prefix) < _MAX_TEXT_LENGTH:
         position = len(prefix)
-        # `low` is a lower bound of the next letter, and `high` an upper bound, only if it begins with the prefix.
+        # `low` and `high` each limit the next letter only if this string begins with the prefix.
         first = _rank(low[position : position + 1]) if low[:position].lower() == prefix else 0
         last = _rank(high[position : position + 1]) if high[:position].lower() == prefix else len(_LETTERS)
         if last - first > 1:

@@ -21,14 +21,14 @@ _ROW_IDS = ("rowid", "_rowid_", "oid")
 """The names of the row id; a column of the same name hides the row id."""
 _SAMPLE_ROWS = 200
 """Rows per sample."""
-_RANGES_PER_SPLIT = 6  # whose rows are estimated, so that splits can have about equal rows
-_ESTIMATE_RANGES = 64  # whose rows are estimated for the size of the table
+_RANGES_PER_SPLIT = 6  # ranges per split whose rows are estimated, so that splits get about equal rows
+_ESTIMATE_RANGES = 64  # the number of ranges for the estimate of the whole table
 
 
 class SqliteDialect(JdbcDialect):
     """SQLite, which has no statistics: a few rows of each range are sampled.
 
-    Keys of dynamic filters are not pushed down: a column may have values of another type, which Spark converts.
+    Keys of dynamic filters are not pushed down: a column may have values of an undeclared type, which Spark converts.
     """
 
     name: ClassVar[str] = "SQLite"
@@ -75,7 +75,7 @@ class SqliteDialect(JdbcDialect):
 def _row_id(database: JdbcConnection, request: ReadRequest) -> str | None:
     """Return the name of the row id of an ordinary table; None for views and for tables without row ids.
 
-    The name is tested with a query, which fails if it is not a row id.
+    A query tests the name, and fails if the table has no such row id.
     """
     name = plain_name(request.table) if request.is_table else None
     definitions = database.rows(_TABLE_QUERY, name) if name else []

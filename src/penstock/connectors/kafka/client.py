@@ -23,7 +23,7 @@ _TIMEOUT_FRACTION = 0.9
 _GROUP = "penstock"  # the client library requires a consumer group
 _MAX_BATCH_RECORDS = 5000
 _PROBE_SECONDS = 0.6
-"""Seconds without a record after which a probe for records beyond the reported end stops; brokers may need 0.5."""
+"""A probe for records beyond a reported end stops after so many seconds without a record; brokers may need 0.5."""
 _MAX_PROBE_SECONDS = 5.0
 """The maximum seconds of a probe that reads records; records that arrive later count as new."""
 
@@ -100,8 +100,8 @@ def probed_ends(
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """Return the first offset, the end, and whether the record before the end was read, by partition.
 
-    Brokers may report an end before the last records, so this reads beyond the `reported` ends until the broker has
-    confirmed them. Raise `SourceTimeoutError` if it sends neither a record nor a confirmation for a partition.
+    Brokers may report an end before the last records, so this function reads beyond the `reported` ends until the
+    broker confirms the ends. Raise `SourceTimeoutError` if it sends neither a record nor a confirmation of a partition.
     """
     from confluent_kafka import TopicPartition
 
@@ -133,7 +133,7 @@ def probe_beyond(
     """Try to read records beyond some offsets; return the new ends of those partitions that have such records.
 
     `doubtful` are the partitions for which the broker reports a lower end than in `ends`. The probe waits until the
-    broker has confirmed the ends of all of them. Raise `SourceTimeoutError` if the broker does not confirm an end, and
+    broker has confirmed the ends of these partitions. Raise `SourceTimeoutError` if it does not confirm an end, and
     `SourceError` if a partition ends before its offset, because its topic was recreated or truncated.
     """
     from confluent_kafka import TopicPartition
@@ -166,7 +166,7 @@ def _raise_if_silent(partitions: Collection[tuple[str, int]], description: str) 
 def offsets_at(
     client: Consumer, partitions: Sequence[tuple[str, int]], milliseconds: int, servers: str
 ) -> dict[tuple[str, int], int]:
-    """Return the first offsets at or after a time, by partition; -1 if there is none."""
+    """Return the first offsets at or after a time (milliseconds since the epoch), by partition; -1 for none."""
     from confluent_kafka import TopicPartition
 
     times = [TopicPartition(topic, partition, milliseconds) for topic, partition in partitions]
@@ -178,7 +178,7 @@ def offsets_at(
 def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Message]]:
     """Yield the records of a range in batches.
 
-    The end is detected by offset, as compaction may have removed records of the range. Raise `SourceError` if records
+    The end is detected by offset, not by count: compaction may have removed records. Raise `SourceError` if records
     are gone, the broker fails, or the partition ends before a record that was seen (`OffsetRange.is_last_seen`).
     """
     from confluent_kafka import TopicPartition
@@ -188,7 +188,7 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
     position, last_record = offset_range.start, time.monotonic()
     while position < offset_range.end:
         batch: list[Message] = []
-        # At most as many as the range has, as the client waits for the requested number.
+        # Request at most as many records as the range has, because the client waits for the requested number.
         for message in client.consume(min(_MAX_BATCH_RECORDS, offset_range.end - position), timeout=1.0):
             problem = message.error()
             if problem is None:

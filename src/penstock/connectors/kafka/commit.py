@@ -1,4 +1,4 @@
-"""Commit records of topics: producers write staged records and a receipt (an offset of a group) in transactions."""
+"""Commit records of topics: transactions write staged records and a receipt (an offset of a consumer group)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ is subtracted for clock differences."""
 
 @dataclass(frozen=True)
 class TransactionalTopic:
-    """A topic that producers write in transactions; `properties` are those of its clients.
+    """A topic to which producers write in transactions; `properties` are those of producers and consumers.
 
     Receipts are offsets of `topic`, committed for a consumer group. Records without a topic are written to `topic`.
     """
@@ -138,7 +138,7 @@ def transaction(producer: Producer) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PreparedTopic(Prepared):
-    """Commit record of the staged records of a token.
+    """Commit record of staged records, which `token` identifies: the user's token, or a random name.
 
     Records without a topic are written to `topic`. `properties` are those of the producer without secrets.
     `prepared_at` is the time of `prepare` in seconds since the epoch; None in journals of older releases.
@@ -180,7 +180,7 @@ class PreparedTopic(Prepared):
         self._producer(access)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the receipt proves that all records are written, after fencing the producer of a dead process.
+        """Whether the receipt proves that all records are written; the producer of a dead process is fenced first.
 
         Raise `CommitError` if that is unknown, because the receipt may have expired.
         """
@@ -275,7 +275,7 @@ class PreparedKafkaParts(PreparedTopic):
 
     The token's receipt is first the claim of this run, and `ALL_WRITTEN` when all parts are written. Recovery completes
     a claimed commit. The transaction of each part writes a separate receipt, so a retried part is not written twice.
-    `run` is the name of the run. `parts` are the files of each part, relative to the staging folder.
+    `run` is the unique name of the run. `parts` are the files of each part, relative to the staging folder.
     """
 
     kind: ClassVar[str] = "kafka parts"

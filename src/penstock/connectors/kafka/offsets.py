@@ -12,9 +12,9 @@ from penstock.connectors.core.splits import distribute_evenly
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """A range of records of a partition, from the first offset to the last offset + 1.
+    """A range of records of a partition, from the offset `start` (included) to `end` (excluded).
 
-    `is_last_seen` says whether the record before `end` was read, so that it exists and must be read again.
+    `is_last_seen` says whether the record before `end` was read to determine `end`. A task must then read it, too.
     """
 
     topic: str
@@ -52,7 +52,7 @@ def split_by_backlog(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRa
 
 
 def tasks_for(ranges: Sequence[OffsetRange], record_bytes: int, volume: int, upper_bound: int) -> int:
-    """Return the number of tasks for a backlog at `volume` bytes per task: at least 1, at most the upper bound."""
+    """Return the number of tasks for records of `record_bytes` each, `volume` bytes per task: 1 to the upper bound."""
     total = sum(offset_range.backlog for offset_range in ranges)
     return max(1, min(upper_bound, math.ceil(total * record_bytes / volume)))
 

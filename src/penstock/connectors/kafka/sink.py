@@ -137,7 +137,7 @@ class KafkaSink(Sink):
                 recover_if_trusted(access, path)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check that a broker responds and has the topic, and whether the topic has the job's token already."""
+        """Check that a broker has the topic; return a job that writes nothing if the topic already has the token."""
         require_module("confluent_kafka", "kafka", SinkError)
         with client.consumer(self.servers, self.properties) as consumer:
             client.partitions_of(consumer, [self.topic] if self.topic else [], self.servers)
@@ -178,7 +178,7 @@ class _KafkaSinkJob(SinkJob):
 
 
 class _TransactionalSinkJob(_KafkaSinkJob):
-    """Stage records, which the commit writes exactly once."""
+    """Stage records as Parquet files; the commit writes them to the topic exactly once, under the name `token`."""
 
     calls_python = False
 

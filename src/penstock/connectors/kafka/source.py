@@ -1,4 +1,4 @@
-"""Source of topics; the number of tasks follows the backlog, and hot partitions are split."""
+"""Kafka source: the number of tasks follows the backlog, and partitions with a large backlog are split."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class KafkaSource(SplitSource):
     topics
         The name of a topic, or several names.
     start, end
-        ``earliest``, ``latest``, a time, or an offset for each (topic, partition). Both are resolved when the job runs.
+        ``earliest``, ``latest``, a time, or offsets by (topic, partition), resolved at run time. `end` is exclusive.
     properties
         Further properties of librdkafka's consumer.
     record_bytes
@@ -66,7 +66,7 @@ class KafkaSource(SplitSource):
     _inferred: deque[tuple[float, list[OffsetRange]]] = field(
         default_factory=lambda: deque(maxlen=1), init=False, repr=False, compare=False
     )
-    """The time and the ranges of the last parallelism inference, which the splits reuse."""
+    """The ranges of the last parallelism inference and its time, for reuse by `enumerate_splits`; empty after reuse."""
 
     def __post_init__(self) -> None:
         check_text(self.servers, "KafkaSource", "servers, which are a text such as host:9092")
@@ -106,10 +106,10 @@ class KafkaSource(SplitSource):
     def ends_after(self, reached: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return the current end of each partition, or an earlier end if the current end would take time to determine.
 
-        A broker may report an end that is too low. The true end is then determined by reading beyond it, which takes
-        time. So this is done only for partitions with a reported end below their offset in `reached`, and for all
-        non-empty partitions if the broker reports no records beyond `reached`. For others, return the reported end; a
-        later call returns the true end. Raise `SourceError` if a partition ends before its offset in `reached`.
+        `reached` has the end of the previous batch in each partition. A broker may report an end that is too low; only
+        reading beyond this end, which takes time, shows the true end. It is done for partitions whose reported end is
+        below `reached`, and for all non-empty partitions if the broker reports no records beyond `reached`. For other
+        partitions, a later call returns the true end. Raise `SourceError` if a partition ends before `reached`.
         """
         with self._connect() as (consumer, reported):
             ends = {partition: max(high, reached.get(partition, 0)) for partition, (_, high) in reported.items()}
@@ -177,7 +177,7 @@ class KafkaSource(SplitSource):
 
 
 def _schema() -> StructType:
-    """Return the columns of Spark's own Kafka source; not from DDL, as tasks have no session that could parse it."""
+    """Return the columns of Spark's own Kafka source, built without DDL: tasks have no session that could parse it."""
     header = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
     return T.StructType(
         [
@@ -209,6 +209,6 @@ _COLUMN_GETTERS: dict[str, Any] = {
     "partition": lambda message: message.partition(),
     "offset": lambda message: message.offset(),
     "timestamp": lambda message: message.timestamp()[1] * 1000,  # milliseconds to microseconds
-    "timestampType": lambda message: max(message.timestamp()[0] - 1, -1),  # -1 for none in Spark
+    "timestampType": lambda message: max(message.timestamp()[0] - 1, -1),  # Spark's numbers are lower by 1: -1 for none
     "headers": lambda message: [{"key": key, "value": value} for key, value in message.headers() or ()] or None,
 }

@@ -104,7 +104,7 @@ class _BatchReader(DataSourceReader):
     bounds: BatchBounds
 
     def partitions(self) -> Sequence[InputPartition]:
-        return tasks_of(self.source.ranges(), None, self.bounds) or [InputPartition([])]
+        return tasks_of(self.source.ranges(), None, self.bounds) or [InputPartition([])]  # Spark requires a partition
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(self.source, partition)
@@ -156,7 +156,7 @@ def _validate(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def tasks_of(ranges: Sequence[OffsetRange], planned: PlannedBatch | None, bounds: BatchBounds) -> list[InputPartition]:
-    """Return the ranges of each task, with about equal backlogs; without a plan, the backlog decides their number."""
+    """Return a partition for each task, with about equal backlogs; without a plan, decide the number of tasks now."""
     if planned is not None:
         tasks = planned.decision.tasks
     else:
@@ -175,7 +175,7 @@ def read_task(source: KafkaSource, partition: InputPartition) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _RunningBatch:
-    """A running batch: its end offset and records, and when it was planned (`start`, seconds since the epoch)."""
+    """A running batch: its end offset, number of records, and time of planning (`start`, seconds since the epoch)."""
 
     end: dict[str, Any]
     records: int
@@ -192,9 +192,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     for its trigger. If the session has called `start_query`, the driver reports the duration without the wait, see
     `batch_duration_file`.
 
-    Without that report, the time is an upper bound if Spark may have waited: triggers fire at multiples of their
-    interval, so a call at such a time means that the batch took less. If a query has several readers, Spark calls one
-    after another, so later readers are called a multiple of the interval after their previous call.
+    Without that report, the time is only an upper bound if Spark may have waited. Triggers fire at multiples of their
+    interval, so a call near a multiple of the interval counts as a wait. In a query with several readers, Spark calls
+    them in turn, so a call about a multiple of the interval after the reader's previous call also counts as a wait.
 
     `clock` returns the seconds since the epoch.
     """
@@ -225,7 +225,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_ends = {(r.topic, r.partition): r.end for r in self._source.ranges()}
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the read limit of batches. If Spark needs all records, it passes ``ReadAllAvailable`` instead."""
+        """Return the limit that Spark passes to `latestOffset`, except when it requests ``ReadAllAvailable``."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # since Spark 4.2
 
         if self._bounds.interval is None and self._bounds.max_records is None:
@@ -247,7 +247,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         measured = ended_batch.measured_batches if ended_batch else ()
         if self._previous_batch is not None and self._is_representative:
             measured = remember(measured, self._previous_batch)
-        # Not `ReadAllAvailable`; the name of the field of `ReadMaxRows` depends on the release.
+        # False for `ReadAllAvailable`. The name of the field of `ReadMaxRows` depends on the release of Spark.
         is_limited = limit is None or hasattr(limit, "max_rows") or hasattr(limit, "maxRows")
         record_maximum = max_records(measured, self._bounds) if is_limited else None
         self._ends = self._source.ends_after(reached)
@@ -276,8 +276,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch: the decided number, with about equal backlogs.
 
-        Raise `SourceError` if the batch ends before it begins. Before Spark 4.2, a new process cannot prevent that,
-        because Spark does not pass the previous offsets to `latestOffset`.
+        Raise `SourceError` if an end offset is below its start offset. Before Spark 4.2, a new process cannot prevent
+        that, because Spark does not pass the previous offsets to `latestOffset`.
         """
         self._has_run = True
         start_offsets, ranges = partition_offsets(start), []
@@ -306,7 +306,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited = reported is None and interval is not None and self._is_trigger_time(now, interval)
         seconds = round(now - running.start, 3) if reported is None else reported
         self._previous_batch = MeasuredBatch(running.records, seconds, waited)
-        # The first batch is slow; only if it waited, its duration is an upper bound for other batches too.
+        # The first batch is slow and would lower the pace. After a wait, its duration is only an upper bound anyway.
         self._is_representative = waited or not running.is_first
 
     def _is_trigger_time(self, now: float, interval: float) -> bool:

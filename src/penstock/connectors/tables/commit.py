@@ -1,7 +1,7 @@
-"""Commit records of files that a new version of a table adds, by optimistic commits.
+"""Commit records of Delta and Iceberg tables: files that an optimistic commit adds as a new version of the table.
 
-If another program commits before an upsert, the files of the upsert no longer fit if the other commit has added rows
-with keys of the upsert, or removed a file that the upsert replaces. Then it is recomputed from its staged new rows.
+Another program may commit before an upsert. If that commit adds rows with keys of the upsert, or removes a file that
+the upsert replaces, the files of the upsert are obsolete: Penstock recomputes them from the staged new rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*|^/+")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key columns of a table, in the spelling of the table; `where` is the table, for messages."""
+    """The key columns of a table, in the spelling of the table; `where` names the table in messages."""
 
     columns: tuple[str, ...]
     where: str
@@ -168,7 +168,7 @@ class Upsert(ABC, Generic[Table, File]):
         return rows
 
     def write(self, table: Table | None, staged: StagedFiles) -> tuple[str, ...]:
-        """Write the new files of the table; return the paths of the files that they replace."""
+        """Write new files with the merged rows of the table; return the paths of the files that they replace."""
         rows = self.new_rows()
         predicates = self.key.check(rows)
         files = [] if table is None or predicates is None else self.files(table, predicates)
@@ -198,7 +198,7 @@ class Upsert(ABC, Generic[Table, File]):
         return affected
 
     def still_fits(self, removed: Iterable[str], base_files: Sequence[File], current_files: Sequence[File]) -> bool:
-        """Whether the files to replace exist, and no file with any of the keys was added to `base_files`."""
+        """Whether the files to replace still exist, and no file added since `base_files` has any of the keys."""
         if not {file.path for file in current_files}.issuperset(removed):
             return False
         base_paths = {file.path for file in base_files}
@@ -269,7 +269,7 @@ class PreparedTableFiles(Prepared, Generic[Table]):
         return self.is_in(self.load_table(access))
 
     def commit_onto_latest(self, access: Access, commit: Callable[[Table | None], None]) -> None:
-        """Call `commit` with the current table unless the table contains the commit; retry after a conflict."""
+        """Call `commit` with the latest version of the table, unless it has this commit; retry after a conflict."""
         for pause in (*self.retry_pauses, None):
             table = self.load_table(access)
             if self.is_in(table):
@@ -286,7 +286,7 @@ class PreparedTableFiles(Prepared, Generic[Table]):
 
 @dataclass(frozen=True)
 class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
-    """The part of the commit record that only upserts have: the key, and the files to replace.
+    """Commit record of an upsert: also has the key, the new rows, and the files that the new files replace.
 
     `rows` is the folder of the staged new rows, from which the upsert can be computed again.
     """
@@ -301,7 +301,7 @@ class PreparedUpsert(PreparedTableFiles[Table], Generic[Table]):
         check_within(self.rows, str(self.folder), STAGED_FOLDER)
 
     def commit_optimistically(self, access: Access) -> list[Self]:
-        """Commit, recomputed if the record does not fit the current version of the table; retry after a conflict.
+        """Commit this record, or a recomputed record if it does not fit the table's version; retry after a conflict.
 
         Return this record and the recomputed records; only the last of them can have been committed.
         """

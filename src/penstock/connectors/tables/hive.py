@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HiveScan(Scan):
-    """The scan of a table; `plan` has the filters on it. Hive's splits are coalesced to the decided number of tasks."""
+    """The scan of a table: `leaf` is the table's node in a plan, and `plan` that node with all filters on it."""
 
     def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
         self._leaf = leaf
@@ -46,7 +46,7 @@ class HiveScan(Scan):
         return sum(self._relation.sizes)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return how many tasks read about the volume per task each; at most the upper bound, and Hive's splits."""
+        """Return the number of tasks at the volume per task, limited by the upper bound and the number of splits."""
         sizes = self._relation.sizes
         splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
         return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)

@@ -98,7 +98,7 @@ class StagedFiles:
 
 
 class TableFilesSink(SizedFilesSink):
-    """A sink that writes Parquet files into a table; subclasses are data classes with this field and `parallelism`."""
+    """A sink that writes Parquet files into a table; subclasses are data classes with `key` and `parallelism`."""
 
     key: str | Sequence[str]
 
@@ -110,7 +110,7 @@ class TableFilesSink(SizedFilesSink):
         check_positive(f"sink {table}", self.parallelism)
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the target size of a file in bytes; None for an upsert, which leaves it to Spark."""
+        """Return the target size of a file in bytes; None for an upsert: Spark determines the sizes of its files."""
         return None if self.mode == "upsert" else super().file_size(options)
 
 
@@ -119,7 +119,7 @@ SinkType = TypeVar("SinkType", bound=TableFilesSink)
 
 @dataclass(eq=False)
 class TableFilesJob(SinkJob, Generic[SinkType]):
-    """Write staged files, which the commit adds to the table; `_where` is the table, for messages.
+    """The write of staged files, which the commit adds to the table; `_where` names the table in messages.
 
     `_columns` are the columns of the table; None if the rows define them. An upsert first stages its new rows in
     `_upsert_rows`. `_replaced_files` are the paths of the table's files that `_staged` replaces.
@@ -139,7 +139,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
         self.calls_python = self._sink.mode == "upsert"  # an upsert runs further queries
 
     def check(self, schema: StructType) -> None:
-        """Reject rows that do not fit the columns of the table, or lack the key."""
+        """Reject rows that do not fit the columns of the table, and invalid key columns of an upsert."""
         if self._sink.mode == "upsert":
             self._key(self._columns or schema)
         if self._columns is not None:

@@ -21,7 +21,7 @@ _LOSSLESS_CASTS = {
     "int": ("bigint",),
     "float": ("double",),
 }
-"""The types to which a type can be cast without loss."""
+"""For each type of rows, the column types to which it can be cast without loss."""
 
 CHAR_TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key in which Spark stores that a string column is a char or varchar."""
@@ -29,7 +29,7 @@ CHAR_TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The names of a table's columns, to which the columns of rows are resolved; `where` is the table, for messages."""
+    """The names of a table's columns, to which those of rows are resolved; `where` names the table in messages."""
 
     names: Sequence[str]
     where: str
@@ -53,7 +53,7 @@ class TableColumns:
 
 
 def check_columns(rows: StructType, table: StructType, where: str, *, case_sensitive: bool) -> None:
-    """Reject rows that a table cannot hold: with other columns or types, or without a column that must not be null.
+    """Reject rows with columns or types that a table cannot hold, or without a column that must not be null.
 
     Columns are matched by name; columns that the rows lack become null. A null in a column that does not allow nulls is
     detected when the rows are written.

@@ -76,7 +76,7 @@ class TableSink(Sink):
         What to do if the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces the
         rows and retains the table's definition; with partition columns it replaces only the partitions that get rows if
         ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. In a Hive table whose format
-        Spark writes itself, it always replaces only these partitions, as Spark does.
+        Spark writes itself, ``overwrite`` always replaces only these partitions, as Spark does.
     partition_by
         The partition columns of a new table: a list, or a single name.
     format
@@ -122,7 +122,7 @@ class TableSink(Sink):
 
     @property
     def location(self) -> str:
-        """The word ``table`` and the table's name, in lower case and without quotes."""
+        """The text ``table``, a space, and the table's name in lower case without quotes."""
         return f"table {self.table.replace('`', '').lower()}"
 
     @property
@@ -152,7 +152,7 @@ class TableSink(Sink):
             wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check whether the table exists and can be written."""
+        """Check that the table can be written in this mode, and return the job that writes it."""
         bridge = Bridge(spark)
         with translate_errors():
             table = find_table(bridge, self.table)
@@ -229,7 +229,7 @@ class StatementSink(Sink):
         recover_target(access, HadoopPath(access.bridge, self._write.table.location))
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the table's folder."""
+        """Check the table's folder, and return the job that writes to it."""
         write = self._write
         mode = "error" if write.is_new else "overwrite" if write.overwrites else "append"
         return _TableSinkJob(
@@ -262,7 +262,7 @@ def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
         return None
     if recover_target(access, folder):
         write = table_write(access.bridge, statement)  # the recovery may have dropped the table, or replaced its files
-    if write is None or write.is_unfinished:  # unfinished: another job has begun to create it
+    if write is None or write.is_unfinished:  # unfinished: another job has begun to create the table
         return None
     sink = StatementSink(write)
     try:
@@ -330,7 +330,7 @@ class _TableSinkJob(SinkJob):
             self._file_job.check(write.rows.schema)
 
     def _check_new(self, schema: StructType) -> None:
-        """Resolve the partition columns in the schema, and check that Spark can create the table."""
+        """Use the schema's spelling of the partition columns, and check that Spark can create the table."""
         table, where = self.table, f"table {self.table.name}"
         check_partition_columns(self.spark, schema, table.partition_by, where)
         fold = name_folding(self.spark)
@@ -347,7 +347,7 @@ class _TableSinkJob(SinkJob):
             raise SinkError(f"{where} cannot be created by TableSink", cause=cause, hint="write it with Spark")
 
     def _resolve_write(self, rows: DataFrame) -> TableWrite:
-        # INSERT INTO in every mode: unlike Penstock, Spark does not overwrite a table that the rows are read from.
+        # Only analyzed, with `rows` instead of SELECT 1. Spark rejects an overwrite of a table that the rows come from.
         write = table_write(Bridge(rows.sparkSession), f"INSERT INTO {self.table.name} BY NAME SELECT 1", rows)
         if write is None:
             raise self._changed_error()
@@ -395,8 +395,8 @@ class _TableSinkJob(SinkJob):
     def _prepare_existing(self, file_record: Prepared) -> PreparedTable:
         """Return the record of an existing table.
 
-        Raise `SinkError` if the table is gone, or a partition was moved outside the table's folder since the job began:
-        readers would not see the new rows of the partition.
+        For a table whose partitions are in the catalog, raise `SinkError` if the table is gone, or a partition was
+        moved outside the table's folder since the job began: readers would not see the new rows of the partition.
         """
         table, catalog = self.table, persistent_catalog_id(self._bridge)
         if not table.tracks_partitions:

@@ -77,7 +77,7 @@ class Column:
         unscaled = np.frombuffer(integers, dtype=np.int64)[: values.offset + len(values)]
         halves = np.empty((len(unscaled), 2), dtype=np.int64)
         halves[:, 0] = unscaled
-        halves[:, 1] = unscaled >> 63  # the sign
+        halves[:, 1] = unscaled >> 63  # the upper 64 bits: copies of the sign bit
         buffers = [validity, pa.py_buffer(halves)]
         return pa.Array.from_buffers(self.arrow_type(), len(values), buffers, offset=values.offset)
 

@@ -1,4 +1,4 @@
-"""The DuckDB connection of a native task; errors of DuckDB become `NotNativeError`."""
+"""The DuckDB connection of a Spark task; errors of DuckDB become `NotNativeError`."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def open_connection(
 ) -> Iterator[Any]:
     """Open a connection that may read only the listed files and write only to its spill directory.
 
-    Raises `NotNativeError` if the release of DuckDB is not supported, or if DuckDB or Arrow fails. `memory` is
-    the number of requested bytes. `budget` is the number that all tasks of the executor may use together (`workspace`).
+    Raises `NotNativeError` if the release of DuckDB is not supported, or if DuckDB or Arrow fails. `memory` is the
+    requested bytes of memory. `budget` is the bytes that all tasks of the executor may use together; see `workspace`.
 
     `reads_arrow` says whether the queries read registered Arrow tables. If so, filters, including those that a join
     derives from its other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN

@@ -1,4 +1,4 @@
-"""Footers of Parquet files, read once for each file, and checks that DuckDB reads the file as Spark does."""
+"""Footers of Parquet files, which are cached, and checks that DuckDB reads the files as Spark does."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Footer:
         return [group for group in self.row_groups if file.start <= group.start_byte < file.start + file.length]
 
     def row_range(self, file: FileRange) -> tuple[int, int]:
-        """Return the first row of the row groups that start in a file range, and the end of the last; zeros if none."""
+        """Return the first row and the end (exclusive) of the row groups that start in a file range; (0, 0) if none."""
         groups = self.row_groups_in(file)
         if not groups:
             return 0, 0
@@ -119,7 +119,7 @@ class Footer:
             raise NotNativeError(f"{path} was written by {writer}, whose column statistics may be in another order")
 
     def _check_names(self, path: str, read_columns: Sequence[Column]) -> None:
-        """Raise if DuckDB may rename a column: it numbers names that differ only in case (`a`, `A_1`) until unique."""
+        """Raise if DuckDB may rename a column: of names that differ only in case, it numbers all but the first."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
         added = _ADDED_COLUMNS & names.keys()

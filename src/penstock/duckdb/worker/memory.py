@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
-"""Limits of the container (Linux control groups, version 2)."""
+"""Folder with the limits of the container (Linux control groups, version 2)."""
 _MEMINFO = Path("/proc/meminfo")
 
 

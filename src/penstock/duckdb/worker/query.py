@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _UNUSUAL_DATE = (
     "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 )
-"""Condition on a date ``{0}`` that Spark's Parquet filters reject, or shift to a later date (days skipped in 1582)."""
+"""True for a date ``{0}`` that Spark's Parquet filters reject, or shift to a later date (days skipped in 1582)."""
 _MEMORY_FACTOR = 16
 """Estimated bytes of memory per byte of the compressed files: hash tables of joins and groups are rarely larger than
 the decoded columns (TPC-H: 2 to 6 bytes)."""

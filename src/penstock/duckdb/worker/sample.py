@@ -41,14 +41,14 @@ class Sample:
 def sample_row_groups(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
     """Choose the middle row group in each range; raises `NotNativeError` if the driver cannot read the files.
 
-    `ranges` are the first range of each sampled task, and `task_bytes` the bytes of all ranges of each of these tasks.
+    `ranges` has the first file range of each sampled task, and `task_bytes` the bytes of all ranges of each such task.
     """
     row_groups, rows, task_rows = [], 0, []
-    for file, size in zip(ranges, task_bytes, strict=True):
+    for file, total_bytes in zip(ranges, task_bytes, strict=True):
         groups = read_footer(file.local_path, file.modified_ms, file.size).row_groups_in(file)
         if groups:
             group = groups[len(groups) // 2]
             row_groups.append(replace(file, start=group.start_byte, length=1))
             rows += group.rows
-        task_rows.append(sum(group.rows for group in groups) * size // max(file.length, 1))
+        task_rows.append(sum(group.rows for group in groups) * total_bytes // max(file.length, 1))
     return Sample(tuple(row_groups), rows, sum(task_rows) // max(len(task_rows), 1))

@@ -1,8 +1,8 @@
 """Scatters columnar batches over subpartitions by Spark's own hash of their keys.
 
-The rows of a subpartition become an exchange row, or a few: a routing number and a serialized batch. The number is
-chosen such that Spark hashes it to the subpartition of the batch. So the rows of a columnar stage can be joined with
-those of a row-based stage. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorized over whole columns.
+A subpartition is a partition of an exchange. A batch of its rows becomes a single row of the exchange: the serialized
+batch, and a routing number that Spark hashes to this subpartition. So these rows can be joined with rows that Spark has
+exchanged. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorized over whole columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SEED = 42
 """The seed of Spark's exchanges."""
 _MAX_BUFFERED_BYTES = 64 << 20
-"""Bytes that are scattered at a time: long batches, but bounded memory of the worker."""
+"""Bytes after which rows are scattered: more bytes give longer batches, but need more memory in the worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Runs a part of a vertex in a Python worker of Spark: DuckDB computes rows from files or exchanged columns.
+"""Runs a part of a physical plan in a Python worker of Spark: DuckDB computes rows from files or exchanged columns.
 
 Every DuckDB error becomes a `NotNativeError`; Spark then computes the rows.
 
@@ -86,7 +86,7 @@ class PartFunction:
 
         with open_connection(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
             for name, broadcast in self.tables.items():
-                # A copy: filters are pushed down to files, and must not reach an Arrow table; see `open_connection`.
+                # Copied into DuckDB, as pushed-down filters must not reach an Arrow table; see `open_connection`.
                 connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
                 connection.unregister(f"sent_{name}")

@@ -1,9 +1,9 @@
-"""Spill directories and memory reservations, which the native tasks of an executor share.
+"""Spill directories and memory reservations of the DuckDB tasks of an executor.
 
 Each task has a spill directory in the first of Spark's local directories, and a lock file beside it. The operating
 system releases the lock when the process ends for any reason, so the next task can remove what a killed process left
 behind. The lock file holds the bytes that the task has reserved. A task with a budget waits until all reservations
-together fit into it, unless no other task has a reservation.
+together fit into the budget, unless no other task has a reservation.
 """
 
 from __future__ import annotations

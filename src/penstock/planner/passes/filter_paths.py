@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _RETURNS_INPUT_ROWS = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 """Operators that return all or some of their input rows, unchanged."""
-_KEYED = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
+_KEYED = frozenset({"Aggregate", "Window", "WindowGroupLimit"})  # operators that compute rows per group
 _HASHABLE_TYPES = frozenset(
     {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"}
 )
@@ -96,7 +96,7 @@ class FilterFinder:
         return paths
 
     def _key_ids(self, join: LogicalNode, side: Side) -> Ids:
-        """Return the columns in a join side's keys, in order if these are columns; empty if one is nondeterministic."""
+        """Return the columns of a side's keys, in key order if all are columns; empty if a key is nondeterministic."""
         keys = self._facts_of[join].keys(side)
         is_deterministic = all(key.is_deterministic for key in keys)
         columns = tuple(column for key in keys for column in key.columns) if is_deterministic else ()
@@ -143,7 +143,7 @@ class FilterFinder:
     def _paths_down(
         self, node: LogicalNode, ids: Ids, above: tuple[FilterTarget, ...], *, can_move: bool = True
     ) -> Iterator[tuple[FilterTarget, ...]]:
-        """Yield the targets of every path from an operator down, the lowest first."""
+        """Yield the targets of each path down from an operator, lowest first; `can_move` allows targets below it."""
         if not node.children and _has_decimal_folders(node, ids):
             return
         targets = above

@@ -25,7 +25,7 @@ def add_grouping_sets(draft: Draft) -> None:
 
 
 def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
-    """Return the grouping sets that copy rows before an aggregate; None if there are none, or it must run after."""
+    """Return the grouping sets of an aggregate; None if it has none, or cannot run before its rows are copied."""
     (expand,) = aggregate.children
     if expand.name != "Expand" or expand not in node_of or not can_pre_aggregate(aggregate):
         return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_source_sizes(draft: Draft) -> None:
-    """Add names and bytes to sources, row counts (which open files) only if strategies need them, sources to joins."""
+    """Add names and bytes to sources, and sources to joins; add row counts, which open files, only if needed."""
     sizes = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     names = source_names(draft)
     source_of = {column: node_id for node_id, source in draft.sources.items() for column in source.leaf.ids}
@@ -103,7 +103,7 @@ def _append_aliases(name: str, aliases: Sequence[str]) -> str:
 
 
 def _aliases(draft: Draft) -> dict[int, list[str]]:
-    """Return the aliases of sources in the query; of nested aliases, the one nearest to the source."""
+    """Return the aliases of sources in the query; of nested aliases, the alias nearest to the source."""
     scan_nodes = chain.from_iterable(reversed(list(source.filtered.walk())) for source in draft.sources.values())
     origins = _column_origins(draft)
     nearest: dict[LogicalNode, str] = {}
@@ -120,12 +120,12 @@ def _aliases(draft: Draft) -> dict[int, list[str]]:
 
 
 def _column_origins(draft: Draft) -> dict[str, tuple[int, LogicalNode]]:
-    """Return the source and the leaf of each column; several leaves of the plan may share a source."""
+    """Return the source and the leaf of each column, by column id; several leaves of the plan may share a source."""
     origins = {
         column: (node_id, source.leaf) for node_id, source in draft.sources.items() for column in source.leaf.ids
     }
     source_of = {leaf.ids: node_id for node_id, leaf in origins.values()}
-    # Equal leaves are separate sources if their rows are written in several layouts; each then has its own columns.
+    # Equal leaves whose rows are written in several layouts are separate sources with their own columns: skip them.
     separate = {first for leaf, first in draft.first_leaf.items() if leaf.ids in source_of and leaf.ids != first.ids}
     for leaf, first in draft.first_leaf.items():
         if first.ids in source_of and first not in separate:

@@ -1,4 +1,4 @@
-"""Translates adaptive exchanges, with consumers in the same stage, or consumers that pull rows in chunks."""
+"""Translates adaptive exchanges (more rows to faster tasks): in a barrier stage, or as chunks that tasks pull."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CALLS_USER_FUNCTIONS = BATCH_FUNCTIONS | class_names(
 def add_adaptive_edge(
     translator: Translator, input_node: TranslatedNode, node_id: int, below: LogicalNode, stage: ConsumerStage
 ) -> None:
-    """Add an exchange within a consumer's stage: all tasks of the stage run at the same time, each in a task slot."""
+    """Add an exchange that runs in the same barrier stage as its consumer `stage`: all tasks run at the same time."""
     hint = stage.hint
     assert hint.exchange is not None
     _, max_compared = hint.exchange.resolve_options(translator.config, hint.parallelism)
@@ -66,7 +66,7 @@ def add_adaptive_edge(
 def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExchange | None:
     """Return the exchange before a function if the tasks of the function pull rows in chunks, or None.
 
-    These are adaptive exchanges that cannot run as barrier stages; `with_adaptive_exchanges` has replaced the others.
+    `plan_job` first replaces exchanges that can run as barrier stages. `plan_query` does not, so these are pulled, too.
     """
     if node.name not in BATCH_FUNCTIONS:
         return None
@@ -82,7 +82,7 @@ def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExch
 
 
 def add_pulled(translator: Translator, node: LogicalNode, located: LocatedExchange) -> TranslatedNode:
-    """Add the exchange `located`, which writes rows in chunks that the tasks of the function `node` pull."""
+    """Add a node for the exchange `located` and the function `node`, whose tasks pull the rows in chunks."""
     carrier, hint, exchange = located
     (rows,) = carrier.children
     draft, bridge = translator.draft, translator.bridge
@@ -103,7 +103,7 @@ def add_pulled(translator: Translator, node: LogicalNode, located: LocatedExchan
 
 
 def is_worth_pulling(translator: Translator, operators: Sequence[LogicalNode]) -> bool:
-    """Whether options let the tasks of narrow operators pull rows in chunks, and an operator calls a user function."""
+    """Whether narrow operators should pull rows: the option is on, and they call a user function in ordinary tasks."""
     is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and consumer_stage_at(operators[-1]) is None
     return is_allowed and any(part.name in _CALLS_USER_FUNCTIONS for part in operators)
 
@@ -124,7 +124,7 @@ def add_pulled_repartition(translator: Translator, node: LogicalNode) -> Transla
 
 
 def translate_stage_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Translate the repartition that `barrier_stage` adds, or omit it if its input can be computed by as many tasks."""
+    """Translate the repartition before a barrier stage, or omit it if its input can be computed by as many tasks."""
     input_node = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
     if number is not None and translator.draft.accepts_parallelism(input_node.node_id, number):
@@ -133,7 +133,7 @@ def translate_stage_repartition(translator: Translator, node: LogicalNode) -> Tr
 
 
 def omit_boundary(translator: Translator, child: LogicalNode) -> None:
-    """Omit the repartition after an adaptive exchange (its boundary), because the consumer does not need it."""
+    """Omit the repartition after a barrier stage (its boundary) below a consumer that does not need it."""
     while child.name in NARROW and consumer_stage_at(child) is None and not translator.is_shared(child):
         child = child.children[0]
     if child.name == "RepartitionByExpression" and is_boundary(child):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @translates("Join")
 def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Add a broadcast or shuffled join, as Spark would plan it."""
+    """Add a broadcast or shuffled join, as Spark would plan it; Spark runs a join without hashable keys unchanged."""
     facts = join_facts(node)
     if facts is None or not facts.is_hashable:
         return translator.add_opaque_node(node, OperatorKind.JOIN)
@@ -88,7 +88,7 @@ def _broadcast(
     if facts.type is not JoinType.INNER or not probe_node.distribution.hashed_by:
         return TranslatedNode(node_id, probe_node.distribution)
     keys = [(left.key, right.key) for left, right in zip(facts.left, facts.right, strict=True)]
-    equal = {right: left for left, right in keys} if build is Side.LEFT else dict(keys)
+    equal = {right: left for left, right in keys} if build is Side.LEFT else dict(keys)  # the build key by probe key
     return TranslatedNode(node_id, probe_node.distribution.with_equal_keys(equal))
 
 
@@ -106,14 +106,14 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
         if not _may_be_hash_partitioned(children[side]) or layout in translator.input_writers:
             continue
         input_node = translated[side] = translator.translate(children[side])
-        # A filter may leave few groups. The exchange of such a side measures its size before the join.
+        # A filter on groups (HAVING) may leave few rows. An exchange measures them, so the join may become a broadcast.
         hash_order = input_node.distribution.hash_order(texts[side])
         if hash_order is None or (order is not None and hash_order != order) or catalyst.filters_groups(children[side]):
             continue
         side_group = input_node.distribution.group
         assert side_group is not None  # hash partitioned rows belong to a group
         if group is not None and side_group != group:
-            # The join reads both sides by the same ranges, so their groups become one.
+            # The join reads both sides by the same ranges, so their exchange groups are merged.
             draft.groups.update({edge: group for edge, edge_group in draft.groups.items() if edge_group == side_group})
         order, group = hash_order, side_group if group is None else group
         plan = translator.edge_plan(children.pop(side), WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
@@ -137,7 +137,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
 
 
 def _may_be_hash_partitioned(node: LogicalNode) -> bool:
-    """Whether an expensive operator or a repartition in a join input may have hash partitioned it already."""
+    """Whether a join input may be hash partitioned already, by an expensive operator or a repartition in it."""
     return is_expensive(node) or any(part.name.startswith("Repartition") for part in node.walk())
 
 

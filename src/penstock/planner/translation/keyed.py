@@ -1,4 +1,4 @@
-"""Translates operators that need rows with equal keys in the same task, or all rows in order, and limits."""
+"""Translates sorts, limits, and operators that need rows with equal keys in the same task, such as aggregates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def translate_limit(translator: Translator, node: LogicalNode) -> TranslatedNode
 
 
 def _record_row_limit(translator: Translator, node: LogicalNode, below: LogicalNode) -> None:
-    """Record how many rows the query needs from a scan that only projections separate from a limit."""
+    """Record how many rows the query needs from a scan, if only projections are between the scan and the limit."""
     while below.name == "Project":
         below = below.children[0]
     limit = catalyst.row_limit(node)

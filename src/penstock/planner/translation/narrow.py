@@ -1,4 +1,4 @@
-"""Translates narrow operators: consecutive narrow operators become a single Calc node."""
+"""Translates unions, and narrow operators (without exchange): consecutive narrow operators become a Calc node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HIDES_PARTITIONING = frozenset(
 
 @translates(*NARROW)
 def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Add consecutive narrow operators as a node, down to a leaf, an exchange, or a part with other readers."""
+    """Add narrow operators as a node, down to a shared part, a reader of an adaptive exchange, or another operator."""
     if _only_removes_boundary_column(translator, node):
         return translator.translate(node.children[0])
     operators = [node]
@@ -74,7 +74,7 @@ def _add_calc(translator: Translator, operators: Sequence[LogicalNode]) -> int:
 
 
 def _only_removes_boundary_column(translator: Translator, node: LogicalNode) -> bool:
-    """Whether an operator only removes the column of the omitted boundary below it (see `omit_boundary`)."""
+    """Whether an operator only drops the column that the omitted boundary below it (`omit_boundary`) partitions by."""
     (below,) = node.children
     is_omitted = node.name == "Project" and below in translator.omitted_boundaries
     return is_omitted and node.ids == rows_before_boundary(translator, below).ids

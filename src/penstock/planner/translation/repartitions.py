@@ -1,4 +1,4 @@
-"""Translates repartitions, rebalance hints, and the hints of Penstock functions."""
+"""Translates repartitions, ``REBALANCE`` hints, and the hints that functions such as `rebalance` add to plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
     if not node.repartition.shuffles:
         return translator.add_opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n), for which Spark merges tasks
     input_node = translator.translate(node.children[0])
-    if exchange_at(node) is not None:  # only plain Spark needs this repartition
+    if exchange_at(node) is not None:  # the repartition sets the number of partitions for plain Spark only
         return input_node
     return redistribute(translator, node, input_node, node.repartition.partitions)
 
@@ -47,7 +47,7 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
 @translates("RepartitionByExpression")
 def translate_repartition_by(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Exchange rows by the keys or ranges that the user requests."""
-    if node in translator.omitted_boundaries:  # repartitions after barrier stages, see `barrier_stage`
+    if node in translator.omitted_boundaries:  # a repartition after a barrier stage, see `barrier_stage`
         return translator.translate(rows_before_boundary(translator, node))
     input_node = translator.translate(node.children[0])
     assert node.repartition is not None
@@ -141,7 +141,7 @@ def _source_of(node: LogicalNode) -> Source | None:
 def _exchange_evenly(
     translator: Translator, input_node: TranslatedNode, child: LogicalNode, hint: PlanHint
 ) -> TranslatedNode:
-    """Exchange rows evenly; without a parallelism, rows for a function go to as many tasks as can run at a time."""
+    """Exchange rows evenly, or in chunks that tasks pull; by default, a function gets a task for each core."""
     assert hint.exchange is not None
     tasks = hint.parallelism
     if tasks is None and hint.exchange.function is not None:
@@ -149,7 +149,7 @@ def _exchange_evenly(
     partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
     is_adaptive, _ = hint.exchange.resolve_options(translator.config, tasks)
-    if is_adaptive:  # `with_adaptive_exchanges` has replaced those that can run as barrier stages; others pull rows
+    if is_adaptive:  # no barrier stage has replaced it (see `pulled_exchange_at`), so tasks pull the rows in chunks
         partitioner, tasks = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
     node_id = translator.draft.add_node(_REPARTITION, name, NodePlan(None), parallelism=tasks, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)

@@ -66,8 +66,8 @@ class Translator:
     """Translates plans to nodes and edges of a draft.
 
     `equal_parts` are the equal subtrees of all plans. `broadcast_threshold` are the bytes up to which a join side is
-    broadcast when planning (-1 for never), and `broadcast_option` sets that limit. `shared_part_of` returns the
-    translated shared part and the attributes of a placeholder leaf, or None for any other leaf.
+    broadcast when planning (-1: never), and `broadcast_option` is the key of that option. For a leaf that represents a
+    part shared by several outputs, `shared_part_of` returns this part, translated, and the leaf's columns; else None.
     """
 
     bridge: Bridge
@@ -91,12 +91,12 @@ class Translator:
     _is_worth_sharing: dict[LogicalNode, bool] = field(default_factory=dict, init=False)
 
     def translate(self, node: LogicalNode) -> TranslatedNode:
-        """Translate a plan; return the node with its rows. A repeated subplan worth sharing maps to one node."""
+        """Translate a plan; return the node that computes its rows. A part that is worth sharing has a single node."""
         equal_class = self.equal_parts.class_of(node)
         if equal_class is None or not self.is_worth_sharing(node):
             return self.record_node(node, self._translate(node))
         if equal_class not in self._shared:
-            # The readers do not share its vertex, so the distribution of the rows they read is unknown.
+            # The readers of a shared part are in other vertices; they do not know the distribution of its rows.
             self._shared[equal_class] = TranslatedNode(self.record_node(node, self._translate(node)).node_id)
         self.record_leaves(equal_class, node)
         return self._shared[equal_class]
@@ -108,7 +108,7 @@ class Translator:
         return self.add_opaque_node(node, OperatorKind.OPAQUE) if rule is None else rule(self, node)
 
     def translate_leaf(self, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:
-        """Add a leaf's source, or return a placeholder's part; `filtered` is the leaf with the filters above it."""
+        """Add the source of a leaf, or return the part that it represents; `filtered` is the leaf with its filters."""
         shared_part = self.shared_part_of(node)
         if shared_part is not None:
             return shared_part[0]
@@ -129,7 +129,7 @@ class Translator:
     def add_opaque_node(
         self, node: LogicalNode, kind: OperatorKind, inputs: tuple[LogicalNode, ...] | None = None
     ) -> TranslatedNode:
-        """Add an operator that Spark runs together with its `inputs` (None: its children), including its exchanges."""
+        """Add an operator that Spark runs, with all its exchanges, in the vertex of `inputs` (None: its children)."""
         node_id = self.draft.add_node(Operator(kind), node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(node.children if inputs is None else inputs, 1):
             self.add_forward_edge(self.translate(child), node_id, child, number)
@@ -162,7 +162,7 @@ class Translator:
         self.draft.add_edge(rows.node_id, target, FORWARD, self.edge_plan(child), number=number)
 
     def add_operator_edge(self, rows: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
-        """Add the input edge of an operator, of which a part may run before an exchange; return the id of the edge."""
+        """Add the input edge of an operator that may partly run before it (partial aggregate); return the edge's id."""
         plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node)
         return self.draft.add_edge(rows.node_id, target, partitioner, plan)
 

@@ -1,6 +1,6 @@
 """Decides how many subpartitions a vertex writes, how many tasks read them, and which part each task reads.
 
-A vertex may also spread the rows of each key over several slots.
+Before a sink with a target file size, the rows of a key may be spread over slots, which tasks can read separately.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 _SUBPARTITIONS_PER_TASK = 4
 """Subpartitions per task, so that tasks can read about equal sizes."""
 _MIN_FOR_FILES = 256
-"""The minimum subpartitions before a sink with a target file size, so that few table partitions share any of them."""
+"""The minimum subpartitions before a sink with a target file size; with fewer, more table partitions share each."""
 _MIN_FOR_TRIAL = 128
-"""The minimum subpartitions before a sink whose trial write decides its number of tasks, which they limit."""
+"""The minimum subpartitions before a sink whose tasks a trial write decides; it can have no more tasks than these."""
 _MAX_WITH_SLOTS = 2000
 """The maximum of subpartitions times slots; above it, Spark has only average sizes (``HighlyCompressedMapStatus``)."""
 _ROW_GROUP_BYTES = 128 << 20
-"""The maximum bytes of a row group; a columnar file can be split between row groups."""
+"""The assumed maximum bytes of a row group; tasks can read the row groups of a columnar file separately."""
 
 
 def target_file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
-    """Return the target file size in bytes of the sink that an edge leads to; None if there is none."""
+    """Return the target file size in bytes of the sink that an edge leads to; None if it has none."""
     operator = graph.node(edge.target_id).operator
     return operator.file_size if isinstance(operator, SinkOperator) else None
 
@@ -71,8 +71,8 @@ class OutputDecider:
     _python: PythonSteps
     _log: DecisionLog
     _columns: Mapping[str, str]
-    _subpartition_counts: dict[int, int] = field(default_factory=dict, init=False)  # by exchange family
-    # By exchange family: the id of the decision that has the estimate, and the ids of the family's edges.
+    _subpartition_counts: dict[int, int] = field(default_factory=dict, init=False)  # by family, see `JobPlan`
+    # By family: the id of the decision that has the estimate, and the ids of the family's edges.
     _estimated: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict, init=False)
     _slots: dict[int, int] = field(default_factory=dict, init=False)  # by exchange group
 
@@ -98,7 +98,7 @@ class OutputDecider:
         return self._slots[group]
 
     def subpartitions(self, vertex: JobVertex, slots: int) -> int:
-        """Return how many subpartitions a vertex writes: the same number for all edges of an exchange family."""
+        """Return how many subpartitions a vertex writes, equal for all edges that are written together (a family)."""
         graph, bounds = self._owner.graph, self._settings.bounds
         outgoing = graph.out_edges(vertex.tail_id)
         upper = max(bounds.maximum, self._settings.fixed or 1)
@@ -145,7 +145,7 @@ class OutputDecider:
         return self._subpartition_counts[family]
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare the estimate for the exchange that a vertex writes with its actual bytes, if all writers ended."""
+        """Compare the estimate for the exchange that a vertex writes with its bytes, if all its writers have ended."""
         graph = self._owner.graph
         groups = (self._plan.groups.get(edge.id) for edge in graph.out_edges(vertex.tail_id))
         for family in {self._plan.family(group) for group in groups if group is not None}:
@@ -199,8 +199,8 @@ SPARK_SETS_TASKS = ", so Spark's plan sets the number of tasks"
 class DecidedExchange:
     """The decision for inputs that are divided by the same ranges of subpartitions.
 
-    `parallelism` is None if Spark's plan sets it, and `bytes_in` if it was not measured. `reads` says how each edge is
-    read, by its id; other edges are read whole.
+    `parallelism` is None if Spark's plan sets it, and `bytes_in` is None if it was not measured. `reads` says how each
+    edge is read, by its id; for other edges, Spark's plan determines what each task reads.
     """
 
     parallelism: int | None
@@ -252,7 +252,7 @@ class ExchangeDecider:
         decision = decide_vertex(sizes, bounds, requested, self._python.tasks_needed(vertex.node_ids, volume))
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
             result = self._results.staged(edges[0].source_id)
-            assert result.tasks is not None  # divisible results were written by tasks
+            assert result.tasks is not None  # results with subpartition sizes were written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             reason = f"{decision.reason}; each task reads the output of some of the {result.tasks} upstream tasks"
             return DecidedExchange(len(neighbours), reason, volume, {edges[0].id: SlicedRead(neighbours)})
@@ -320,7 +320,7 @@ class ExchangeDecider:
         return sizes if len({len(edge_sizes) for edge_sizes in sizes}) == 1 else None
 
     def _is_aggregated(self, edge: StreamEdge) -> bool:
-        """Whether an edge has partial results for an aggregate, which needs each group in a single task."""
+        """Whether an edge leads to an aggregate, which merges the partial results of each group in a single task."""
         return isinstance(self._owner.graph.node(edge.target_id).operator, AggregateOperator)
 
     def _is_splittable(self, edge: StreamEdge) -> bool:
@@ -366,7 +366,7 @@ class ExchangeDecider:
         return ranges
 
     def _settle_unmerged(self, edges: list[StreamEdge], reason: str) -> None:
-        """Record that partial results of hot groups are not merged in several tasks first."""
+        """Record that the partial results of hot groups are not merged by several tasks before the final task."""
         for edge in edges:
             if not edge.intra_input_correlated and self._is_aggregated(edge):
                 instead = "its partial results are merged in one task"

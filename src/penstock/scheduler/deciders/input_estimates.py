@@ -55,7 +55,7 @@ class InputEstimates:
         return int(result.sizes.sum()) if isinstance(result, StagedResult) and result.stages else None
 
     def size_before(self, node_id: int) -> InputEstimate:
-        """Return the bytes that flow into a node, except broadcasts: measured, or else the sizes of its sources."""
+        """Return the bytes that flow into a node, without broadcasts: written by finished nodes, or source sizes."""
         graph = self._owner.graph
         estimate, todo, seen = InputEstimate(), [node_id], {node_id}
         while todo:
@@ -79,7 +79,7 @@ _KINDS_WITH_REMOVABLE_EXCHANGE = frozenset({OperatorKind.AGGREGATE, OperatorKind
 
 @dataclass(eq=False)
 class PythonSteps:
-    """The Python functions of a job; `vertices` returns the current snapshots of the vertices created so far."""
+    """The steps of a job with Python functions; `vertices` returns snapshots of the vertices created so far."""
 
     _plan: JobPlan
     _owner: GraphOwner

@@ -58,7 +58,7 @@ class SourceDecider:
         return source.coordinator.infer_parallelism(context, executor)
 
     def decide(self, vertex: JobVertex, node_id: int, requested: int | None, inferred: int) -> DecidedSource:
-        """Decide a source, and pass its number of tasks to its coordinator."""
+        """Decide the tasks and splits of a source from its `inferred` parallelism, and initialize its coordinator."""
         source = self._with_requested(node_id, requested)
         number, reason = self._choose(source, vertex, inferred)
         if number is None:

@@ -69,12 +69,12 @@ class VertexDecider:
     def infer_parallelism(
         self, vertex: JobVertex, node_id: int, executor: Executor, key_filter: KeyFilter | None = None
     ) -> Future[int]:
-        """Let a source infer its parallelism unless options or a request determine it; `key_filter` filters it."""
+        """Let a source infer its parallelism unless options or a request set it; `key_filter` is its dynamic filter."""
         requested = self._requested(vertex, node_id)
         return self._sources.infer_parallelism(vertex, node_id, requested, executor, key_filter)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
-        """Decide a vertex whose inputs have finished; `inferred` is the parallelism of its sources, by node."""
+        """Decide a vertex whose inputs have finished; `inferred` is what its sources inferred, by node."""
         sources = {
             node_id: self._sources.decide(vertex, node_id, self._requested(vertex, node_id), inferred[node_id])
             for node_id in vertex.node_ids
@@ -108,7 +108,7 @@ class VertexDecider:
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     def _decide_exchange(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
-        """Decide the inputs of an exchange group; the step's maximum limits a number that is fixed for all steps."""
+        """Decide the inputs of an exchange group; the step's maximum limits a number that options fix for all steps."""
         requested, step_maximum = self._requested(vertex, edges[0].target_id), vertex.max_parallelism
         fixed = self._settings.fixed
         if requested is not None or fixed is None or step_maximum is None or fixed <= step_maximum:
@@ -126,7 +126,7 @@ class VertexDecider:
         name = vertex_name(self._owner.graph, vertex, self._columns)
         tables = tuple(dict.fromkeys(table_name(source.name) for source in sources.values()))
         operators = (self._owner.graph.node(node_id).operator for node_id in sources)
-        # A source that was not queried for its row count has none.
+        # The row count is None if the source was not queried for it.
         rows = sum_or_none(operator.rows if isinstance(operator, ScanOperator) else None for operator in operators)
         estimate = None
         if sources and rows is not None:
@@ -158,7 +158,7 @@ class VertexDecider:
         return None
 
     def _groups(self, vertex: JobVertex) -> dict[int, list[StreamEdge]]:
-        """Return the exchanged inputs of a vertex by exchange group; a group is divided by the same ranges."""
+        """Return the exchanged inputs of a vertex by exchange group; the same ranges divide all inputs of a group."""
         groups: dict[int, list[StreamEdge]] = {}
         for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
             if not isinstance(edge.partitioner, BroadcastPartitioner):

@@ -1,7 +1,7 @@
 """Answers of Penstock's Java classes (``Answer.java``): *facts*, which are plain values as JSON, and JVM objects.
 
-Short facts without objects are returned as a string. Each 4000 characters of a longer answer cost another call: py4j
-would wait 40 ms for the TCP acknowledgement of the first segment of a longer string.
+Facts of up to 4000 characters, without objects, are returned as a string. Longer facts are read in chunks of this size
+with a call each, as py4j waits 40 ms for a longer string: TCP delays the rest until it gets an acknowledgement.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _ARTIFACT_ISOLATION = {
 
 
 def settings(host: str, port: int) -> dict[str, str]:
-    """Return the settings with which an application's JVM must start for its server; port 0 selects a free port.
+    """Return the settings with which a JVM must start to run the Connect server; port 0 selects a free port.
 
     The token is not included: PySpark passes settings on the JVM's command line, which every user of the machine can
     read. The JVM gets the token in its environment.

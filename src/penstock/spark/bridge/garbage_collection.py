@@ -1,7 +1,7 @@
 """Frees JVM memory that is held only by unreachable Python objects.
 
-py4j creates reference cycles in its Python proxies, so only Python's garbage collector detects that a proxy is
-unreachable. The collector counts Python objects. It cannot detect that a plan of a few hundred objects retains two
+py4j's Python proxies of JVM objects are in reference cycles, so only Python's garbage collector frees them. It runs
+after a number of new Python objects, and cannot see JVM memory: a plan of a few hundred Python objects may retain two
 million local rows of a client, or the table of a broadcast join.
 """
 
@@ -25,11 +25,11 @@ _MIN_HEAP_FRACTION = 0.5
 
 _LOCK = threading.Lock()
 _last_collection = _next_collection = 0.0
-"""Monotonic times of the last collection, and of the next scheduled one."""
+"""Monotonic times of the last collection, and of the latest scheduled collection."""
 
 
 def collect_soon() -> None:
-    """Run Python's garbage collector in 1 to 5 seconds if the driver's heap is then half full; called after a job."""
+    """Run Python's garbage collector in 1 to 5 s if the driver's heap is then over half full; called after a job."""
     global _next_collection  # noqa: PLW0603 - one collector for the process
     with _LOCK:
         now = time.monotonic()

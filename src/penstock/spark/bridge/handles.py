@@ -50,7 +50,7 @@ class Partitioning(JvmObject):
 
 
 class BroadcastMode(JvmObject):
-    """The form of a broadcast relation that a join requires, such as a table by certain keys (``BroadcastMode``)."""
+    """The form of a broadcast relation that a join requires, such as a hash table by its keys (``BroadcastMode``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class HashedRelation(JvmObject):
 
 
 class QueryStage(JvmObject):
-    """A stage of a query that has run (``QueryStageExec``)."""
+    """A query stage whose rows have been computed (``QueryStageExec``)."""
 
 
 class InternalRows(JvmObject):
@@ -92,9 +92,9 @@ class PhysicalPlan(JvmObject):
 
 
 class PlanLifetimeMap(Generic[T]):
-    """A map from numbers in plans to values, each retained as long as the JVM has any plan with the number.
+    """A map from numbers in query plans to values; it retains a value while the JVM has a plan with its number.
 
-    All copies of a plan share a JVM object. Once it is freed, the next `keep` removes the entry (``Lifetimes.java``).
+    All copies of a plan share a JVM object. After the JVM frees this object, the next `keep` removes the value.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class PlanLifetimeMap(Generic[T]):
         return len(self._values)
 
     def keep(self, bridge: Bridge, number: int, shared_object: Any, value: T) -> None:
-        """Retain a value as long as a JVM object exists that all copies of the plan share."""
+        """Retain a value while the JVM has `shared_object`, which all copies of the plan share (``Lifetimes.java``)."""
         with self._lock:
             if bridge.application != self._application:  # plans of a stopped application cannot run
                 self._values.clear()

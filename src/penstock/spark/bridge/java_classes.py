@@ -3,8 +3,8 @@
 The sources are in the folders ``java`` of the packages `penstock.spark`, `penstock.duckdb` and so on, with a folder for
 each Java package. Classes have unique simple names, by which Python refers to them. A wheel has the classes in
 ``spark/java/penstock-spark4.3.jar``, compiled with Spark 4.3. For another release of Spark, and if Penstock runs from
-its sources, the Janino compiler of Spark compiles them, see `CompiledClasses`. Executors get a jar
-with each class that tasks use (`on_executors`).
+its sources, Spark's Janino compiler compiles the classes at first use, see `CompiledClasses`. If tasks use a class
+(`on_executors`), executors get a jar that contains it.
 
 Both ``javac`` and Janino compile the sources. Janino supports no lambdas, and generic types only for loop variables. So
 other generic results are cast, through ``Object`` where ``javac -Xlint:all`` would report a redundant cast.
@@ -33,7 +33,7 @@ _LOCK = threading.RLock()
 _FILES = ExitStack()  # deletes temporary files when Python exits
 register(_FILES.close)
 _JVMS: WeakKeyDictionary[Any, JavaClasses] = WeakKeyDictionary()
-"""The classes of each JVM. They outlive a Spark application: py4j identifies classes by name."""
+"""The classes of each JVM, loaded once for all its Spark applications: py4j identifies classes by name."""
 
 
 def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
@@ -43,7 +43,7 @@ def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
 
 
 def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any:
-    """Return a new instance of the class in ``NAME.java``; raise `Py4JJavaError` if it does not fit this Spark."""
+    """Return a new instance of the class in ``NAME.java``; raise `Py4JJavaError` if this Spark does not support it."""
     with _LOCK:
         return _classes(bridge).new_instance(bridge, name, on_executors=on_executors)
 
@@ -76,7 +76,7 @@ class JavaClasses:
     def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return the shared instance of a class."""
         if name in self._helpers:
-            self._send_jar(bridge, name)  # the session may belong to another application
+            self._send_jar(bridge, name)  # the tasks of this session may not have the jar yet
         else:
             self._helpers[name] = self.new_instance(bridge, name, on_executors=on_executors)
         return self._helpers[name]
@@ -126,7 +126,7 @@ class CompiledClasses:
         self._driver_loader = self._compiler(bridge, bridge.find("java.util.HashMap")())
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
-        """Return a class; its jar includes all classes of Penstock that it uses."""
+        """Return a class, and its jar (None for driver classes) with all classes of Penstock that the class uses."""
         if not on_executors:
             return self._driver_loader.loadClass(self._names[name]), None
         class_files = bridge.find("java.util.HashMap")()

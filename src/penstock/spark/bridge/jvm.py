@@ -67,7 +67,7 @@ class Bridge:
 
     @property
     def session(self) -> Session:
-        """A wrapper of the session; created on each access, as it refers to the bridge."""
+        """A wrapper of the session; not stored, as wrapper and bridge would form a reference cycle."""
         return Session(self, self.spark._jsparkSession)
 
     def owns(self, df: DataFrame) -> bool:
@@ -106,7 +106,7 @@ class Bridge:
         return self._helpers[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
-        """Return a Scala ``Seq``, a small one in a single call."""
+        """Return a Scala ``Seq``; up to four elements need a single call into the JVM."""
         elements = list(items)
         is_small = len(elements) <= 4
         return self.helper("ScalaValues").seq(*elements) if is_small else self.find(PYTHON_UTILS).toSeq(elements)
@@ -191,6 +191,6 @@ def root_cause(error: BaseException) -> str:
 
 
 def with_fields(bridge: Bridge, instance: Any, *implicit: Any, **changes: Any) -> Any:
-    """Return a copy of a case class instance with changed fields; `implicit` fills its second parameter list."""
+    """Return a copy of a case class instance with changed fields; `implicit` are arguments of `copy`'s second list."""
     values = bridge.seq([*changes.values(), *implicit])
     return bridge.helper("ScalaValues").copied(instance, bridge.seq(changes), values)

@@ -27,7 +27,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Suppress what JVMs started in the block write if it matches `_STARTUP_LINE`, and errors in PySpark's log."""
+    """In the block, suppress the lines of started JVMs that match `_STARTUP_LINE`, and PySpark's log of errors."""
     context: Any = import_module("pyspark.core.context")
     original_launch = context.launch_gateway
 
@@ -73,7 +73,7 @@ class _Filter:
     def __init__(self, reader: int, original_stderr: int) -> None:
         self._reader = reader
         self._original_stderr = original_stderr
-        self._buffered: list[bytes] | None = []
+        self._buffered: list[bytes] | None = []  # None after `pass_on`: lines are forwarded
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="penstock-stderr", daemon=True)
         self._thread.start()

@@ -59,10 +59,10 @@ def check_java() -> str:
 
 
 def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[int, str]:
-    """Return the session's broadcast threshold in bytes (-1: none), for planning or `at_run_time`, and its key."""
+    """Return the session's broadcast threshold (bytes, -1 if off), for planning or `at_run_time`, and its setting."""
     conf = bridge.spark.conf
     setting, adaptive = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
-    if at_run_time and conf.get(adaptive, None) is not None:  # adaptive execution compares measured sizes with it
+    if at_run_time and conf.get(adaptive, None) is not None:  # Spark compares it with measured sizes
         setting = adaptive
     return parse_size(conf.get(setting, "10485760") or "-1"), setting
 

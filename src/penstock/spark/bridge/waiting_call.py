@@ -1,4 +1,4 @@
-"""The call in the user's program that waits for a query; PySpark records only few calls (``callSite.short``)."""
+"""The user's call that waits for a query, read from thread stacks: PySpark sets ``callSite.short`` for few calls."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _FORMATS = {
 }
 _LISTING_TASKS_SETTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 FAIL_ON_UNREADABLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""Reader options for rows that are copied: an unreadable file raises an error, regardless of the session's settings."""
+"""Reader options if a job copies rows: an unreadable file raises an error, regardless of the session's settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def is_split_by_size(leaf: LogicalNode) -> bool:
 
 
 def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
-    """Return the files that `scan`, a relation with filters above it, reads after partition pruning."""
+    """Return the files that `scan`, the relation `leaf` with filters above it, reads after partition pruning."""
     assert leaf.files is not None
     bridge = leaf._bridge
     filters = partition_filters(bridge.session, scan, "FileSourceScanExec") if leaf.partition_columns else []
@@ -81,8 +81,8 @@ def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
 def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
     """Return the rows of existing Parquet files.
 
-    Spark checks many paths in a job with a task for each path. With only a few tasks per core, it lists 10 000 files in
-    a second instead of half a minute.
+    Spark checks many paths in a job, by default with a task for each path. With at most four tasks per core, the check
+    of 10 000 files takes a second instead of half a minute.
     """
     user_tasks = int(str(spark.conf.get(_LISTING_TASKS_SETTING)))
     max_tasks = max(16, 4 * spark.sparkContext.defaultParallelism)
@@ -114,7 +114,7 @@ def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
-    """Return settings for splits of a maximum size, regardless of cores; a file in a split adds `open_cost` bytes."""
+    """Return settings for splits of a maximum size, to which each file adds `open_cost` bytes; cores are ignored."""
     return {
         "spark.sql.files.maxPartitionBytes": str(max_split_bytes),
         "spark.sql.files.openCostInBytes": str(open_cost),

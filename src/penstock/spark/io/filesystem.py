@@ -134,7 +134,7 @@ class HadoopPath:
             return None
 
     def read_checked(self, limit: int) -> CheckedContent | None:
-        """Return a file's content, empty above `limit` bytes, and its possible writer; None if it does not exist."""
+        """Return a file's content (empty above `limit` bytes) and who may have written it; None if it is missing."""
         path = self.local_path
         if path is not None:
             return read_checked(path, limit)
@@ -166,8 +166,8 @@ class HadoopPath:
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         """Create a file atomically; return False if it exists and may not be overwritten.
 
-        The file survives a power failure. Uses ``CheckpointFileManager.createAtomic``, like Spark's logs; for local
-        files, which that method does not sync, only without support for hard links. A private local file has mode 0600.
+        The file survives a power failure. It is written by Spark's ``CheckpointFileManager.createAtomic``; local files,
+        which Spark does not sync, are written here if hard links are supported. `private` local files have mode 0600.
         """
         path = self.local_path
         if path is not None:
@@ -217,7 +217,7 @@ class HadoopPath:
         return True
 
     def children_matching(self, pattern: str) -> list[HadoopPath]:
-        """Return the entries of the folder whose names match a pattern; empty if the folder does not exist."""
+        """Return the entries of the folder whose names match a glob pattern; empty if the folder does not exist."""
         name_filter = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
         matches = self._fs.listStatus(self._hadoop_path, name_filter) if self.is_folder() else ()
         return [self.at(str(status.getPath().toString())) for status in matches]
@@ -282,7 +282,7 @@ class HadoopPath:
         self._fs.mkdirs(self._hadoop_path)
 
     def move_to(self, target: HadoopPath) -> bool:
-        """Rename to a path that does not exist; return whether that succeeded. Local files are never copied.
+        """Rename to a path that does not exist; return whether the rename succeeded. Local files are never copied.
 
         Raises `OSError` if the local file system rejects the rename.
         """
@@ -354,8 +354,8 @@ def _create_atomically(file: HadoopPath, content: bytes, *, overwrite: bool) -> 
             return False
         raise
     if overwrite and file.read_if_exists() != content:
-        # Spark renames a temporary file to the target, and ignores a failure. Object stores without a `FileContext`
-        # cannot overwrite by a rename; there a new object becomes visible as a whole when it is closed.
+        # `createAtomic` renames a temporary file, and ignores a failed rename. Object stores without a `FileContext`
+        # cannot overwrite by a rename, but a new object becomes visible only as a whole, when it is closed.
         stream = file._fs.create(file._hadoop_path, True)
         stream.write(bytearray(content))
         stream.close()

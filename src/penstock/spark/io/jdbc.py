@@ -76,7 +76,7 @@ class JdbcRelation:
         return lowercase_keys(self._options.parameters())
 
     def connect(self, properties: Mapping[str, str]) -> JdbcConnection:
-        """Open a connection in the driver, as Spark's tasks do; the user's options override the driver properties."""
+        """Open a connection in the driver, like Spark's tasks; the user's options override the driver `properties`."""
         options = self._bridge.find(_JDBC + "JDBCOptions")(self._with_properties(properties))
         return JdbcConnection(self._dialect.createConnectionFactory(options).apply(-1))  # -1: no partition
 
@@ -182,7 +182,7 @@ class JdbcTarget:
         from pyspark.sql.classic.column import Column
 
         bridge, by_name = self._bridge, self._bridge.find("java.lang.Class").forName
-        # Select the overload by its parameter types: py4j would choose an overload for any object, which rejects this.
+        # Select the overload by its parameter types: py4j would choose the overload for `Object`, which rejects a UDF0.
         types = by_name("org.apache.spark.sql.api.java.UDF0"), by_name("org.apache.spark.sql.types.DataType")
         udf = by_name("org.apache.spark.sql.functions").getMethod("udf", bridge.new_array("java.lang.Class", types))
         arguments = new_instance(bridge, "TaskAttempt"), bridge.find("org.apache.spark.sql.types.DataTypes").LongType
@@ -229,7 +229,7 @@ class JdbcConnection:
             }
 
     def unique_keys(self, table: str) -> list[set[str]]:
-        """Return the lower-case columns of each unique index of a table, in any schema, without partial indexes."""
+        """Return the lower-case columns of each unique index of a table in any schema; partial indexes are left out."""
         keys: dict[tuple[str, str], set[str]] = {}
         catalog = self._handle.getCatalog()
         with closing(self._handle.getMetaData().getIndexInfo(catalog, None, table, True, True)) as indexes:

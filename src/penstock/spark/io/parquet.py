@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sources")
 
 _SAMPLE_FILES = 4
-"""About the number of files that `row_group_fraction` opens; more would take longer than pruning could save."""
+"""Approximate number of files that `row_group_fraction` opens; more would take longer than pruning could save."""
 _ROW_COUNTS: dict[tuple[str, int], int] = {}
 """Cache of the number of rows by the path and bytes of a file."""
 _MAX_CACHED = 10_000

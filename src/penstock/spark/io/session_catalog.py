@@ -15,7 +15,7 @@ SESSION_CATALOG = "spark_catalog"
 FORMATS = ("parquet", "orc", "csv", "json", "text")
 """Table formats whose files Spark writes itself."""
 _MARK = "penstock.commit"
-"""The table property that marks a table created by a job until its commit has ended."""
+"""The table property with which a job marks a table that it creates, until the commit of the job has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class CatalogTable:
 
 
 def quoted_name(bridge: Bridge, name: str) -> str:
-    """Return the full quoted name of a table; raise as `identifier_of`, or `ParseException` for an invalid name."""
+    """Return the full quoted name of a table; raise `ParseException` for an invalid name, else like `identifier_of`."""
     return quoted_identifier(identifier_of(bridge, name))
 
 
@@ -96,7 +96,7 @@ def persistent_catalog_id(bridge: Bridge) -> str:
 
 
 def mark_of(table: Any) -> str:
-    """Return the mark of a Spark ``CatalogTable``; empty after its commit has ended."""
+    """Return the mark of a Spark ``CatalogTable``, see `_MARK`; empty if the table has no mark."""
     return str(option(table.properties().get(_MARK)) or "")
 
 
@@ -140,7 +140,7 @@ def describe_table(bridge: Bridge, table: Any) -> CatalogTable:
     partition_by = tuple(str(name) for name in items(table.partitionColumnNames()))
     is_file_table = provider in FORMATS and str(table.tableType().name()) != "VIEW"
     file_format = provider if is_file_table and not table.bucketSpec().isDefined() else ""
-    # If the setting says that the catalog stores no partitions, it does not store those of Hive's tables, either.
+    # `manages_partitions` also applies to Hive's tables: if it is False, the catalog does not store their partitions.
     tracks_partitions = bool(partition_by) and bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge)
     folder = str(HadoopPath(bridge, str(bridge.find("org.apache.hadoop.fs.Path")(location).toString())))
     name, created = quoted_identifier(identifier), int(table.createTime())

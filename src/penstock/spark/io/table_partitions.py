@@ -43,7 +43,7 @@ def add_partitions(bridge: Bridge, name: str, folders: Iterable[str]) -> None:
     """Register partitions in the catalog; partitions that are registered already do not change."""
     lines = "\n".join(folders)
     if lines:
-        values = bridge.helper("TablePartitions").values(lines, True)  # with locations, which are empty
+        values = bridge.helper("TablePartitions").values(lines, True)  # each with an empty location, the default
         command = bridge.find(_COMMANDS + "AlterTableAddPartitionCommand")
         with active_session(bridge.session):
             command(identifier_of(bridge, name), values, True).run(bridge.session)  # ifNotExists

@@ -56,10 +56,10 @@ class TableWrite:
 
 
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
-    """Return the write of a statement into a file table; `rows` replace the rows of the statement's query.
+    """Return the write to a file table that a statement requests; `rows` replace the rows of the statement's query.
 
-    None for other statements, which are not even analyzed: Spark runs scripts, and the statement of EXECUTE IMMEDIATE,
-    during analysis. Also None for writes that only Spark supports, such as to buckets, with Hive's SerDes, to static
+    None for other statements. They are not even analyzed, because Spark runs scripts and EXECUTE IMMEDIATE during
+    analysis. Also None for writes that only Spark supports, such as to buckets, with Hive's SerDes, to static
     partitions, to tables with partitions outside their folder, and for new tables with properties or comments.
     """
     if _WRITE_KEYWORDS.search(statement) is None:
@@ -80,9 +80,9 @@ def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -
 
 
 def create_table(bridge: Bridge, statement: str, schema: str, location: str, mark: str, *, external: bool) -> None:
-    """Register a table whose files exist already, as ``CREATE TABLE ... AS SELECT`` does last; see `register_table`.
+    """Register a table whose files exist, the last step of ``CREATE TABLE ... AS SELECT``; see `register_table`.
 
-    `statement` is such a statement with the same column names; its query does not run. `schema` is JSON.
+    `statement` is a statement of this kind with the same column names; its query does not run. `schema` is JSON.
     """
     with active_session(bridge.session):
         parsed = _parsed(bridge, statement)
@@ -90,7 +90,7 @@ def create_table(bridge: Bridge, statement: str, schema: str, location: str, mar
             raise ValueError(f"not a CREATE TABLE ... AS SELECT: {statement}")
         template = _analyzed(bridge, parsed).table()
         columns = bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema)
-        # In a query, CHAR and VARCHAR are strings with metadata.
+        # The schema of a query represents CHAR and VARCHAR as strings with metadata; restore these types.
         keep_ids = (False,) if bridge.version >= (4, 3) else ()
         columns = bridge.find("org.apache.spark.sql.catalyst.util.package").removeInternalMetadata(columns, *keep_ids)
         utils = bridge.find("org.apache.spark.sql.catalyst.util.CharVarcharUtils")

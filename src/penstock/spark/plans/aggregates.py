@@ -22,7 +22,7 @@ def grouping_positions(aggregate: LogicalNode) -> tuple[int, ...] | None:
 
 
 def aggregate_functions(aggregate: LogicalNode) -> dict[str, Expression] | None:
-    """Return the functions (``AggregateExpression``) of an aggregate by key; None if one cannot be compared.
+    """Return the functions (``AggregateExpression``) of an aggregate by key; None if any of them cannot be compared.
 
     The keys identify columns by their position in the input, so equal functions of equal inputs have equal keys
     (``ExpressionKeys.java``). The functions are sorted by key.
@@ -71,7 +71,7 @@ _ORDER_INDEPENDENT = class_names(
 
 
 def merges_in_any_order(bridge: Bridge, function: Any) -> bool:
-    """Whether merging partial results in another order changes at most last digits of doubles, and cannot overflow."""
+    """Whether the order of merging partial results affects only the last digits of doubles, and no merge overflows."""
     name = class_name(function)
     return name in _ORDER_INDEPENDENT or (
         name in {"Sum", "Average"} and bool(bridge.helper("ExpressionSafety").cannotOverflow(function))

@@ -1,4 +1,4 @@
-"""Properties of Catalyst plans and expressions; `nodes` and `joins` read many properties in a single call."""
+"""Properties of Catalyst plans and expressions; the modules `nodes` and `joins` read many of them in a single call."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def is_attribute(expression: Any) -> bool:
 def rebind(
     keys: Sequence[Expression], ids: Sequence[str], node: LogicalNode, target_ids: Sequence[str]
 ) -> tuple[Expression, ...]:
-    """Replace the columns `ids` of expressions by the columns `target_ids` of a node's output."""
+    """Replace the columns with `ids` in expressions by the columns with `target_ids` in a node's output, pairwise."""
     columns = dict(zip(ids, node.expressions(target_ids), strict=True))
 
     def column(expression: Any) -> Any | None:
@@ -154,7 +154,7 @@ def transform(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
 
 
 def groups_by(node: LogicalNode, ids: Iterable[str]) -> bool:
-    """Whether an aggregate or window groups by all columns with some ids, and possibly by more expressions."""
+    """Whether an aggregate or window groups by all columns with these ids, and possibly by more expressions."""
     groups = node._handle.groupingExpressions() if node.name == "Aggregate" else node._handle.partitionSpec()
     group_ids = attribute_ids(groups)
     return all(column in group_ids and is_attribute(groups.apply(group_ids.index(column))) for column in ids)
@@ -211,7 +211,7 @@ def rows_of(leaf: LogicalPlan) -> InternalRows:
 def fix_current_time(bridge: Bridge, plans: Sequence[LogicalPlan]) -> list[LogicalPlan] | None:
     """Replace the current time by a common value in all analyzed plans; return None if no plan uses it.
 
-    Spark uses the same time throughout a plan: here a union of the plans, which is never executed.
+    Spark's rule uses the same time throughout a plan, so it is applied to a union of the plans, which never runs.
     """
     pattern = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
     if not any(plan._handle.containsPattern(pattern) for plan in plans):
@@ -242,7 +242,7 @@ def buckets_save_shuffle(plan: LogicalPlan) -> bool:
 
 
 def user_line(plan: LogicalPlan) -> UserLine | None:
-    """Return the user's line that created an operator's columns; PySpark records no line for DataFrame methods."""
+    """Return the user's line that created a column of an operator, else None; PySpark records no DataFrame methods."""
     todo = items(plan._handle.expressions())[:8]  # limited, as an operator may have thousands of expressions
     for _ in range(64):
         if not todo:

@@ -94,7 +94,7 @@ def hint_at(number: int) -> object | None:
 
 
 def hint_below(df: DataFrame) -> object | None:
-    """Return the hint that Spark's optimizer would drop if another hint was added to a DataFrame; None without any."""
+    """Return the hint that Spark's optimizer would drop if another hint was added to a DataFrame, else None."""
     plan = df._jdf.queryExecution().analyzed()
     while class_name(plan) in {"Project", "Filter", "SubqueryAlias"}:  # the optimizer pushes them below hints
         plan = plan.child()
@@ -109,7 +109,7 @@ def hint_number(plan: LogicalPlan) -> int | None:
 
 
 def hints_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
-    """Return the numbers of all hints in a plan and its subqueries, and the lower-case keys of file options."""
+    """Return the numbers of hints in a plan and its subqueries, and lower-case keys of file and Hive table options."""
     facts = answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan))
     return [number for number in map(_encoded_number, facts["sizes"]) if number is not None], list(facts["options"])
 

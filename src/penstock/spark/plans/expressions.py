@@ -22,7 +22,7 @@ class Expression(JvmObject):
     def key(self) -> str:
         """A string that is equal for two expressions if and only if Spark's canonical forms of both are equal.
 
-        The key is valid while an expression with it is reachable. A nondeterministic expression has a unique key.
+        A key is valid while the JVM has an expression with this key. A nondeterministic expression has a unique key.
         """
         if self._precomputed_key is not None:
             return self._precomputed_key

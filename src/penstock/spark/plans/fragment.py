@@ -33,11 +33,11 @@ _VARIABLE_TYPES = ("string", "binary")
 
 
 def slot_columns(plan: LogicalPlan, keys: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Return at most two columns whose hash distributes rows with equal keys over slots.
+    """Return up to two columns whose hash distributes rows with equal keys over slots, the parts of a subpartition.
 
-    They come unchanged from a source: computed values may depend on the order of rows (sums of floats, row numbers), so
-    that a retried task would write a row to a different slot. A union has the column ids of its first input, so its
-    columns may be computed. Releases before Spark 4.1 cannot send a row to a chosen subpartition: the result is empty.
+    Only unchanged columns of sources qualify: computed values may depend on the order of rows (sums of floats, row
+    numbers), and then a retried task would write a row to a different slot. Plans with a union have no such columns, as
+    its column ids are those of its first input. Before Spark 4.1, rows cannot be sent to a chosen subpartition: empty.
     """
     if plan._bridge.version < (4, 1) or "Union" in str(plan._handle.toString()):
         return ()

@@ -1,11 +1,11 @@
 """Pre-aggregation before ROLLUP, CUBE or GROUPING SETS multiplies rows.
 
 Spark plans such an aggregate as partial aggregation above ``ExpandExec``, which copies each row for each grouping set.
-Here the rows are first aggregated by all grouping columns. The partial results are then copied, and merged
-for each grouping set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
+Here the rows are first aggregated by all grouping columns. The partial results are then copied for each grouping set,
+and merged (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
 
-A sum of the finest groups may overflow although the requested sums do not, for instance with long integers of both
-signs. So only functions that cannot overflow are supported.
+A sum over rows with equal values of all grouping columns may overflow although no requested sum does, for instance with
+long integers of both signs. So only functions that cannot overflow are supported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def can_pre_aggregate(aggregate: LogicalNode) -> bool:
     """Whether `pre_aggregate` can change the plan of an aggregate over an ``Expand``.
 
-    Tests Spark's own plan of the aggregate over an empty leaf, as Spark decides whether it uses a hash aggregate.
+    Plans the aggregate with Spark over an empty leaf, because Spark decides whether to use a hash aggregate.
     """
     (expand,) = aggregate.children
     leaf = placeholder(expand.children[0].output)
@@ -35,7 +35,7 @@ def can_pre_aggregate(aggregate: LogicalNode) -> bool:
 
 
 def grouping_set_columns(aggregate: LogicalNode) -> tuple[int, frozenset[str]] | None:
-    """Return the number and the column ids of the grouping sets of an ``Expand``; None if it lacks a group column."""
+    """Return the number of grouping sets and the ids of their columns; None if ``Expand`` lacks a grouping column."""
     (expand,) = aggregate.children
     output_ids, groups = expand.ids, attribute_ids(aggregate._handle.groupingExpressions())
     if not set(groups) <= set(output_ids):
@@ -47,7 +47,7 @@ def grouping_set_columns(aggregate: LogicalNode) -> tuple[int, frozenset[str]] |
 
 
 def pre_aggregate(bridge: Bridge, plan: Any) -> Any | None:
-    """Add an aggregate below the ``ExpandExec`` of a plan; None if a function or the form of the plan prevents it."""
+    """Return the plan with an aggregate below its ``ExpandExec``; None if a function or the plan's form prevents it."""
     if class_name(plan) != "HashAggregateExec":
         return None
     partial = plan.child()

@@ -23,7 +23,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """The rows that an aggregate reads from a table: the estimated rows of the table, and the conditions on them."""
+    """What an aggregate reads from a table: the estimated number of rows in the table, and the conditions on them."""
 
     rows: float
     conditions: tuple[Condition, ...]
@@ -31,18 +31,18 @@ class RowsRead:
 
 @dataclass(frozen=True, slots=True)
 class JoinPreAggregation:
-    """A pre-aggregation of the joined tables of an aggregate without `table`, which is joined afterwards."""
+    """A pre-aggregation of all tables that an aggregate joins, except `table`, which is joined afterwards."""
 
     table: LogicalNode
     largest: LogicalNode
-    """The largest of the other tables, by rows."""
+    """The table with the most rows among the other tables."""
     rows: float
     bytes: float
     """The estimated rows and bytes of `table`, from Spark's statistics."""
     keys: tuple[str, ...]
-    """The columns by which the other rows are pre-aggregated."""
+    """The names of the columns by which the joined rows of the other tables are pre-aggregated."""
     bounds: tuple[int, ...]
-    """The maximum numbers of distinct values of the keys that are not keys of the later join."""
+    """The maximum number of distinct values of each column in `keys` that is not a key of the later join."""
     read: tuple[RowsRead, ...]
     """What the pre-aggregation reads from each of the other tables."""
     plan: LogicalPlan

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """A side of an equality condition of a join."""
+    """The left or the right expression of an equality condition of a join."""
 
     expression: Expression = field(repr=False)
     key: str
@@ -29,7 +29,7 @@ class JoinKey:
     """Whether its evaluation cannot raise an error."""
     type: str
     names: tuple[str, ...] = ()
-    """The names of `columns`."""
+    """The SQL type of the key, and the names of `columns`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Logical plans as wrappers for other packages; `nodes` reads many properties in a single call."""
+"""Wrappers of Spark's logical plans; the module `nodes` reads many properties of a plan in a single JVM call."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class LogicalPlan(JvmObject):
         return self._with("Filter", conjunction, self._handle)
 
     def hashed_by(self, keys: Sequence[Expression], subpartitions: int) -> LogicalPlan:
-        """Hash the rows by keys (``RepartitionByExpression``)."""
+        """Hash-partition the rows by keys (``RepartitionByExpression``)."""
         count, advisory_size = self._bridge.some(subpartitions), self._bridge.none
         return self._with("RepartitionByExpression", self._bridge.seq(keys), self._handle, count, advisory_size)
 
     def hashed_in_slots(
         self, keys: Sequence[Expression], spread_by: Sequence[Expression], subpartitions: int, slots: int
     ) -> LogicalPlan:
-        """Hash the rows by keys into subpartitions of several slots each (since Spark 4.1).
+        """Hash the rows by keys into subpartitions; each consists of `slots` partitions of Spark (since Spark 4.1).
 
-        The slot of a row depends only on its values `spread_by`, so that a retried task writes it to the same slot.
+        The slot of a row depends only on its values of `spread_by`, so that a retried task writes it to the same slot.
         """
         bridge = self._bridge
         hashing = bridge.find(PHYSICAL + "HashPartitioning")
@@ -91,9 +91,9 @@ def split_limits(plan: LogicalPlan) -> tuple[tuple[LogicalPlan, ...], LogicalPla
     """Return the limits that a plan ends with, the topmost first, and the plan below them.
 
     Spark applies these limits while it collects the rows: it reads partition by partition until it has enough rows
-    (``CollectLimitExec.executeTake``), and never computes the others. It does so only if the query *ends* with a limit:
-    once a plan runs as an RDD, all partitions run. Limits above a sort are not split off: for them, Spark runs all
-    tasks and retains the first rows of each.
+    (``CollectLimitExec.executeTake``), and does not compute the remaining partitions. It does so only if the query
+    *ends* with a limit: once a plan runs as an RDD, all partitions are computed. Limits above a sort are not split off:
+    for them, Spark runs all tasks and retains the first rows of each.
     """
     limits, below = [], plan
     while below.kind in LIMITS:

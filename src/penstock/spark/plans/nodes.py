@@ -56,7 +56,7 @@ class LogicalNode(LogicalPlan):
     """A node of a logical plan with its properties. Columns are identified by their expression ids."""
 
     name: str
-    """The same as `kind`, without a call."""
+    """The simple class name, such as ``Join``: the same as `kind`, without a JVM call."""
     children: tuple[LogicalNode, ...] = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     keys: tuple[str, ...] = field(repr=False)
@@ -74,17 +74,17 @@ class LogicalNode(LogicalPlan):
     """The names of the node's aggregate functions, and of its nondeterministic parts, such as ``Rand``, ``Sample``."""
     python_functions: frozenset[str] = field(default=frozenset(), repr=False)
     is_barrier: bool = field(default=False, repr=False)
-    """Whether all tasks of the node's stage must run at the same time."""
+    """The names of the node's Python functions; whether all tasks of the node's stage must run at the same time."""
     filters_only_nulls: bool = field(default=False, repr=False)
     """Whether the node is a filter that only excludes nulls."""
     aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The table alias of each column that the node's expressions use, if the query has aliases."""
+    """By id of a column that the node's expressions use: the table's alias, or else its name; absent without both."""
     renamed_columns: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For a projection or aggregate: the input column of each output column that only has a new name."""
+    """For a projection or aggregate: the id of the input column, by id of an output column that only renames it."""
     renamed_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For a projection or aggregate: the key of an output column, by the key of its deterministic expression."""
+    """For a projection or aggregate: the key of an output column, by the key of the expression that computes it."""
     is_generated_hash_aggregate: bool = field(default=False, repr=False)
-    """For an aggregate: whether Spark computes its results lazily, only where they are used."""
+    """Whether the node is a hash aggregate in generated code, which computes a result only where it is used."""
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
     """The names of the columns by which a leaf's files are partitioned."""
@@ -106,7 +106,7 @@ class LogicalNode(LogicalPlan):
         return set(ids) <= set(self.ids)
 
     def input_columns(self, ids: Iterable[str]) -> tuple[str, ...] | None:
-        """Return output columns of a ``Project`` or ``Aggregate`` as input columns, None if any of them is computed."""
+        """Return the input columns of output columns `ids` of a projection or aggregate; None if any is computed."""
         input_ids = set(self.children[0].ids)
         columns = [column if column in input_ids else self.renamed_columns.get(column) for column in ids]
         input_columns = tuple(column for column in columns if column is not None)
@@ -117,7 +117,7 @@ class LogicalNode(LogicalPlan):
         return tuple(self._columns([self.ids.index(column) for column in ids]))
 
     def keys_in_output(self, keys: Iterable[Expression]) -> list[Expression]:
-        """Return an operator's keys as output columns; empty if the output lacks any of them."""
+        """Return the output columns that equal some keys of the operator; empty if the output lacks any of the keys."""
         output_keys = [key.key if key.key in self.keys else self.renamed_keys.get(key.key, "") for key in keys]
         is_complete = set(output_keys) <= set(self.keys)
         return self._columns([self.keys.index(key) for key in output_keys]) if is_complete else []
@@ -135,7 +135,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "sort": lambda facts: SortFacts(facts["is_global"], tuple(facts["order"])),
     "repartition": lambda facts: RepartitionFacts(**facts),
 }
-"""Conversions of facts of ``PlanReader.java``; other facts are unchanged."""
+"""Conversions of the facts that ``PlanReader.java`` returns, by name; other facts are not converted."""
 
 
 def read_plan(plan: LogicalPlan) -> LogicalNode:

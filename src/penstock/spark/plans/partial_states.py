@@ -1,7 +1,7 @@
-"""Merges the partial results (*states*) of hot groups in chunks, before the final aggregate reads them.
+"""Merges the partial results (*states*) of hot (very large) groups in chunks, before the final aggregate reads them.
 
-A task reads the partial results of a hot subpartition that some of the upstream tasks wrote, merges those of each
-group (``PartialMerge``, as Spark does between the two steps of a distinct aggregate), and writes them to the same
+A task reads what some of the upstream tasks wrote to a hot subpartition, merges the partial results of each group
+(``PartialMerge``, as Spark does between the two steps of a distinct aggregate), and writes them to the same
 subpartition of a second exchange. The final aggregate reads hot subpartitions from the second exchange, and all others
 from the first, so the partitioning of its rows is unchanged.
 """
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 _DISTINCT_VALUE_FUNCTIONS = frozenset({"Percentile", "PercentileDisc"})
 """Functions whose partial results hold each distinct value once, and do not depend on the order of merging.
 
-``mode`` returns any of several equally frequent values, and ``percentile_approx`` depends on the order. Merging does
-not shrink the partial results of ``collect_list``.
+Other functions are excluded: ``mode`` returns any of several equally frequent values, ``percentile_approx`` depends on
+the order, and merging does not shrink the partial results of ``collect_list``.
 """
 _SET = "CollectSet"
-"""Its partial results hold distinct values, too, but the order of the resulting array depends on the merging."""
+"""``collect_set``: its partial results hold distinct values, too, but merging determines the order of its array."""
 _ORDER_INDEPENDENT_FUNCTIONS = frozenset({"Size", "SortArray", "ArrayContains", "ArrayMin", "ArrayMax"})
 """Array functions whose result does not depend on the order of the array."""
 
 
 def keeps_distinct_values(aggregate: LogicalNode) -> bool:
-    """Whether partial results hold the distinct values of a group, and can be merged in any order (since Spark 4.1)."""
+    """Whether an aggregate's partial results hold distinct values, and can be merged in any order (since Spark 4.1)."""
     if not aggregate.functions & {_SET, *_DISTINCT_VALUE_FUNCTIONS} or aggregate._bridge.version < (4, 1):
         return False
     functions = aggregate_functions(aggregate)
@@ -54,12 +54,12 @@ def keeps_distinct_values(aggregate: LogicalNode) -> bool:
 def _is_mergeable(bridge: Bridge, expression: Any) -> bool:
     function = expression.aggregateFunction()
     if expression.isDistinct() or any("COLLATE" in str(child.dataType().sql()) for child in items(function.children())):
-        return False  # Spark plans DISTINCT differently; of strings that a collation equates, the first would remain
+        return False  # Spark plans DISTINCT differently; of strings that are equal in a collation, the first remains
     return class_name(function) in {_SET, *_DISTINCT_VALUE_FUNCTIONS} or merges_in_any_order(bridge, function)
 
 
 def _depends_on_order(expression: Any) -> bool:
-    """Whether a result depends on the order of an array of distinct values."""
+    """Whether a result depends on the order of the array that ``collect_set`` returns."""
     if class_name(expression) == "AggregateExpression":
         return class_name(expression.aggregateFunction()) == _SET
     arguments = children(expression)
@@ -94,9 +94,9 @@ def unmergeable_states_reason(result: StagedResult) -> str | None:
 
 
 def merge_states(result: StagedResult, chunks: Mapping[int, Sequence[Range]]) -> MergedStates:
-    """Merge the partial results of some subpartitions, see `unmergeable_states_reason`.
+    """Merge the partial results of some subpartitions; `unmergeable_states_reason` must return None for the result.
 
-    `chunks` divides the upstream tasks of each subpartition into ranges; a task merges what one range has written.
+    `chunks` has ranges of upstream tasks by subpartition; each merging task reads what the tasks of a range wrote.
     """
     bridge, final, stage = result.plan._bridge, result.plan._handle, result.stages[0]._handle
     slices = [(index, mappers) for index, ranges in chunks.items() for mappers in ranges]
@@ -120,7 +120,7 @@ def merge_states(result: StagedResult, chunks: Mapping[int, Sequence[Range]]) ->
 def aggregate_merged(
     session: Session, result: StagedResult, merged: MergedStates, hot: Collection[int], ranges: Sequence[Range]
 ) -> PhysicalPlan:
-    """Return the final aggregate for ranges of subpartitions; hot subpartitions are read from the merged states."""
+    """Return the final aggregate with a task per range; hot subpartitions are read from the merged states."""
     bridge, final, stage = result.plan._bridge, result.plan._handle, result.stages[0]._handle
     hot_ranges = [[(i, i + 1) for i in range(*span) if i in hot] for span in ranges]
     other_ranges = [_without(span, hot) for span in ranges]

@@ -1,4 +1,4 @@
-"""Conditions of Spark's plans as plain values, translated as Spark does for its own sources."""
+"""Conditions of Spark's plans as plain values, translated as Spark translates them for its own data sources."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "Greater
 
 
 def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
-    """Return the conditions of filters that Spark can translate; `scan` is a leaf below filters and projections."""
+    """Return the conditions in `scan` (filters and projections over a leaf) that Spark can translate for a source."""
     strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
     conditions = []
     node = scan._handle
     while node.children().size() == 1:
         if class_name(node) == "Filter":
-            for part in _conjuncts(node.condition()):
-                translated = option(strategy.translateFilter(part, False))
+            for conjunct in _conjuncts(node.condition()):
+                translated = option(strategy.translateFilter(conjunct, False))
                 plain = None if translated is None else _plain(translated)
                 if plain is not None:
                     conditions.append(plain)

@@ -1,8 +1,8 @@
 """The size limits of the batches that Spark passes to Python functions (``BatchedPythonArrowInput``, Spark 4.0 to 4.3).
 
-Spark measures the size of a batch before it adds a row, which is slow for rows with few bytes. With the maximum limit,
-Spark does not measure. Tasks read the limit from the local properties of the thread that started them. It applies to
-all functions of their stages, and of earlier stages that run again because files were lost.
+Spark measures the size of a batch before it adds a row, which is slow for rows with few bytes. Spark does not measure
+if the limit is the maximum. Tasks read the limit from the local properties of the thread that started their job. The
+limit applies to all functions of the job's stages, and of earlier stages that run again because files were lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def batch_limits(session: Session) -> BatchLimits:
 
 @contextmanager
 def without_measuring(session: Session, limits: BatchLimits) -> Iterator[None]:
-    """Turn off the measuring of batches for this thread's jobs in the block; `limits` are those of the session."""
+    """Turn off the measuring of batches for this thread's jobs in the block, then restore the session's `limits`."""
     _set_limit(session, NO_LIMIT)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Classification of SQL statements before they run, as Spark runs commands immediately."""
+"""Classification of SQL statements before they run, because Spark runs commands immediately."""
 
 from __future__ import annotations
 

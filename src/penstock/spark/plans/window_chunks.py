@@ -2,8 +2,8 @@
 
 The rows are written to a second exchange, range-partitioned by the window's keys and order. So the chunks are ordered,
 and rows with equal keys and order are in the same chunk. Spark's own window runs over each chunk. Only the first group
-of a chunk may have begun in an earlier chunk. What the functions of this group return for its earlier chunks, the
-*carry*, is added to the results of its rows: the number of earlier rows to a rank, their sum to a sum.
+(rows with equal keys) of a chunk may have begun in earlier chunks. The *carry*, the functions' results over these
+earlier rows, is merged into the results of the group's rows in the chunk: a rank grows by the number of earlier rows.
 
 The carry is a constant in the plan, which Spark would not update if files are lost and rerun tasks return different
 rows. So the plan below the window must be repeatable (`conditions.unrepeatable_reason`), and each task verifies the
@@ -59,9 +59,9 @@ class OrderedChunks:
 
 
 def divide(result: StagedResult, slices: Sequence[tuple[int, Range]], chunks: int) -> OrderedChunks:
-    """Split the rows of some subpartitions by the order of their window; see `indivisible_plan_reason`.
+    """Split the rows of some subpartitions by the window's order; `indivisible_plan_reason` must return None.
 
-    `slices` is what each task reads: a subpartition, and a range of upstream tasks. `chunks` is the maximum number of
+    `slices` are what the tasks read: a subpartition, and a range of upstream tasks. `chunks` is the maximum number of
     chunks; there are fewer if the order has few distinct values.
     """
     bridge, window, input_stage = result.plan._bridge, result.plan._handle, result.stages[0]._handle
@@ -75,7 +75,7 @@ def divide(result: StagedResult, slices: Sequence[tuple[int, Range]], chunks: in
 def run_window(session: Session, result: StagedResult, divided: OrderedChunks, tasks: int) -> InternalRows | None:
     """Return the rows of a window over chunks, with a task for each chunk; tasks beyond the chunks have no rows.
 
-    None if Spark would not compute the totals of each chunk separately.
+    None if Spark would exchange rows between chunks to compute the totals that are carried, see `_group_totals`.
     """
     bridge, chunks = session._bridge, len(divided.sizes)
     ranges = [(i, i + 1) for i in range(chunks)] + [EMPTY] * (tasks - chunks)

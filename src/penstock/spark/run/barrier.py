@@ -28,7 +28,7 @@ _NARROW_OPERATORS = class_names(
     "ColumnarToRowExec ExternalRDDScanExec GenerateExec MapInArrowExec MapInPandasExec ExpandExec"
 )
 BOUNDARY = "__penstock_partition"
-"""The name of the column by which the rows of a barrier stage are shuffled, only to separate it from other stages."""
+"""The column by which the rows of a barrier stage are shuffled, only to separate the stage from other stages."""
 _STARTUP_SECONDS = 10.0
 """Time for executors to start, from the first call of `task_slots` in an application."""
 _FIRST_REQUESTS: dict[str, float] = {}
@@ -37,7 +37,7 @@ _RERUN_SETTINGS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-"""With these, Spark compares the rows of a rerun task with those of its first run, and reruns readers if needed."""
+"""If these are on, Spark compares the rows of a rerun task with those of its first run, and may rerun the readers."""
 _ATTACHED: PlanLifetimeMap[object] = PlanLifetimeMap()  # by `function_id`, see `attach_to_function`
 _ENCRYPTED = (
     "spark.network.crypto.enabled",
@@ -81,7 +81,7 @@ def _require_rerun_detection(bridge: Bridge) -> None:
     """
     for key in () if is_local(bridge) else _RERUN_SETTINGS:
         is_on = False
-        with suppress(PySparkException):  # no default argument, which would override Spark's default
+        with suppress(PySparkException):  # a default argument would override Spark's own default
             is_on = is_true(bridge.spark.conf.get(key))
         if not is_on:
             unknown = f"{key} is off or unknown to Spark {bridge.spark.version}"
@@ -100,7 +100,7 @@ def narrow_task_count(df: DataFrame) -> int | None:
 
 
 def attach_to_function(df: DataFrame, attachment: object) -> None:
-    """Attach an object to the function of a ``mapInArrow`` DataFrame, as long as a plan has the function."""
+    """Attach an object to the function of a ``mapInArrow`` DataFrame, until no plan has the function any more."""
     bridge = Bridge(df.sparkSession)
     plan = analyzed_plan(bridge, df)
     _ATTACHED.keep(bridge, function_id(plan), plan._handle.productElement(0).resultId(), attachment)

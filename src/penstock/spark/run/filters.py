@@ -19,21 +19,21 @@ from penstock.spark.run.key_rows import MAX_ROWS, KeyRows
 
 _BITS_PER_ROW = 10
 _ITEMS_PER_ROW = 2.3
-"""Items per row that Spark is to expect, deliberately too many: it then uses only three hash functions.
+"""The expected items per row of a Bloom filter, deliberately too many: Spark then uses only three hash functions.
 
-They result in 1.7 % false positives. Seven, the optimum for this size, would result in 0.8 %, but need twice the
-memory accesses per row.
+Three result in 1.7 % false positives. Seven, the optimum for this size, would result in 0.8 %, but need more than twice
+the memory accesses per row.
 """
 _MAX_BITS = 1 << 26
 BLOOM_SETTINGS = {
     "spark.sql.optimizer.runtime.bloomFilter.maxNumItems": str(_MAX_BITS),
     "spark.sql.optimizer.runtime.bloomFilter.maxNumBits": str(_MAX_BITS),
 }
-"""Spark's limits on the size of a Bloom filter, for sessions that build one."""
+"""Spark settings that limit the size of a Bloom filter, for sessions that build Bloom filters."""
 
 
 class KeyLiteral(JvmObject):
-    """A value as a ``Literal``."""
+    """A value of a key, or a Bloom filter, as a ``Literal`` of Spark."""
 
 
 class KeyValues(JvmObject):
@@ -50,7 +50,7 @@ class KeySet:
     """The distinct keys of a result."""
 
     rows: int
-    """About the number of rows that have these keys."""
+    """The approximate number of rows with these keys."""
     values: tuple[KeyValues, ...] = field(default=(), repr=False)
     """The values of each key; empty if there are too many."""
     bounds: tuple[tuple[KeyLiteral, KeyLiteral] | None, ...] = ()
@@ -68,7 +68,7 @@ class KeySet:
 
 
 def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression], rows: int, max_exact: int) -> KeySet:
-    """Run a query for the keys of a plan with about `rows` rows; collect values if `rows` is at most `max_exact`."""
+    """Query the keys of a plan with about `rows` rows: their values if `rows` is at most `max_exact`, else bounds."""
     if rows == 0:
         return KeySet(0, is_empty=True)
     bridge = session._bridge
@@ -112,8 +112,8 @@ def collect_relation_keys(
 
 def any_row_matches(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
     """Whether any row of a broadcast relation satisfies a condition; False for an unsupported kind of relation."""
-    largest = relation._bridge.find(EXPRESSIONS + "aggregate.Max")(condition)
-    row = _aggregate_relation(relation, output, [largest])
+    any_true = relation._bridge.find(EXPRESSIONS + "aggregate.Max")(condition)  # true is greater than false
+    row = _aggregate_relation(relation, output, [any_true])
     return row is not None and not row.isNullAt(0) and bool(row.getBoolean(0))
 
 
@@ -127,11 +127,11 @@ def _aggregate_relation(relation: HashedRelation, output: Attributes, functions:
 def _key_functions(bridge: Bridge, keys: Sequence[Expression], rows: int, max_exact: int) -> list[Any]:
     """Return the aggregate functions of a `KeySet`: a Bloom filter, then the values or the bounds of each key."""
     aggregates = EXPRESSIONS + "aggregate."
-    longs = [
+    items_and_bits = [
         bridge.companion(EXPRESSIONS + "Literal").fromSQL(f"{size}L")
         for size in (math.ceil(rows * _ITEMS_PER_ROW), min(max(rows * _BITS_PER_ROW, 1 << 13), _MAX_BITS))
     ]
-    bloom = bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)
+    bloom = bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *items_and_bits)
     if rows <= max_exact:
         return [bloom, *(bridge.find(aggregates + "CollectSet")(key) for key in keys)]
     return [bloom, *(bridge.find(aggregates + name)(key) for key in keys for name in ("Min", "Max"))]
@@ -165,7 +165,7 @@ def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, max_
 
 
 def might_contain(key_set: KeySet, keys: Sequence[Expression]) -> Expression:
-    """Return the condition of the Bloom filter, which sources do not support: true for all keys and few others."""
+    """Return the Bloom filter as a condition that is true for all keys and few other values; sources cannot use it."""
     bridge = keys[0]._bridge
     test = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(key_set.bloom, _hash(bridge, keys))
     condition = Expression(bridge, test)

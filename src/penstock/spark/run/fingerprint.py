@@ -71,7 +71,7 @@ def fingerprint(df: DataFrame, bridge: Bridge) -> Fingerprint:
 
 
 class FingerprintedRows:
-    """A DataFrame `df` with the rows of a leaf DataFrame, fingerprinted while they flow to their consumer."""
+    """A DataFrame `df` that returns the rows of another DataFrame, fingerprinted while a consumer reads them."""
 
     def __init__(self, df: DataFrame, bridge: Bridge) -> None:
         self._width = len(df.columns)
@@ -102,7 +102,7 @@ def _names(df: DataFrame) -> list[str]:
 
 
 def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
-    """Return a DataFrame with new column names and metrics, and the indexes of its columns with doubles or floats."""
+    """Return a DataFrame with new column names and with metrics, and the indexes of columns with doubles or floats."""
     plain = rename_columns(df)
     columns = typed_columns(plain)
     # New columns: h1 and h2, hashes of the row; x0, x1 and so on, exact hashes of its values; e, its exact hash.
@@ -140,8 +140,8 @@ def _total(arrays: list[Column], term: Any) -> Column:
 
 def _metrics(df: DataFrame, width: int, float_columns: list[int]) -> Fingerprint:
     row = df._jdf.queryExecution().observedMetrics().apply(_METRIC)
-    words = ["0" if word == "null" else word for word in row.mkString(" ").split(" ")]
-    integers = list(map(int, words[: 10 + width]))  # the number of rows, three parts of three hashes, and the columns
+    words = ["0" if word == "null" else word for word in row.mkString(" ").split(" ")]  # a sum of no rows is null
+    integers = list(map(int, words[: 10 + width]))  # number of rows, three hashes in three parts each, column hashes
     floats = list(map(float, words[10 + width :]))
     pairs = zip(floats[: len(float_columns)], floats[len(float_columns) :], strict=False)
 
@@ -159,7 +159,7 @@ def _metrics(df: DataFrame, width: int, float_columns: list[int]) -> Fingerprint
 
 
 def _are_close(ours: tuple[float, float], theirs: tuple[float, float]) -> bool:
-    """Whether two sums are nearly equal, or one is not finite; each comes with the sum of the absolute values."""
+    """Whether two sums are nearly equal, or any is not finite; a pair is a sum, and the sum of the absolute values."""
     if not all(map(math.isfinite, (*ours, *theirs))):
         return True
     return abs(ours[0] - theirs[0]) <= TOLERANCE * max(ours[1], theirs[1])

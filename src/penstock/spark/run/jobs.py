@@ -132,12 +132,12 @@ def cluster_cores(bridge: Bridge) -> int:
 
 
 def max_cores(bridge: Bridge) -> int:
-    """Return the task slots of all executors of dynamic allocation, but at least Spark's default parallelism."""
+    """Return the task slots of all executors that dynamic allocation may request; at least the default parallelism."""
     return max(max_dynamic_slots(read_settings(bridge.session, "spark.")) or 0, cluster_cores(bridge))
 
 
 def max_dynamic_slots(conf: Mapping[str, str]) -> int | None:
-    """Return the task slots of all executors that dynamic allocation may request, None if off, unlimited or unknown."""
+    """Return the task slots of all executors that dynamic allocation may request; None if off, unlimited or unknown."""
     executors, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
     is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
     if not is_dynamic or cores is None or executors is None or not executors.isdecimal():  # may be "infinity"
@@ -184,7 +184,7 @@ def executor_addresses(bridge: Bridge) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """A Spark stage that has started, with its numbers of tasks and of completed tasks."""
+    """A Spark stage in which a task has ended, with its numbers of tasks and of completed tasks."""
 
     id: int
     tasks: int
@@ -192,7 +192,7 @@ class StageRun:
 
 
 def stages_of(bridge: Bridge, tag: str) -> list[StageRun]:
-    """Return the stages of the jobs with a tag, without stages in which no task has ended (``SparkStatusTracker``)."""
+    """Return the stages of the jobs with a tag in which at least a task has ended (``SparkStatusTracker``)."""
     tracker = bridge.spark.sparkContext.statusTracker()
     tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(tag)
     jobs = [job for job_id in tagged if (job := tracker.getJobInfo(job_id))]
@@ -330,7 +330,7 @@ def tasks_of(bridge: Bridge, stages: Sequence[StageRun], max_tasks: int) -> list
 def has_rerun_tasks(bridge: Bridge) -> bool:
     """Whether Spark has rerun a successful task of this thread's jobs, because its output was lost.
 
-    Also True if Spark has dropped the stage (``spark.ui.retainedStages``), so that reruns cannot be detected.
+    Also True if Spark drops a stage (``spark.ui.retainedStages``) while this function runs; earlier drops are missed.
     """
     tag = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""  # see `SessionSettings.java`
     try:

@@ -1,8 +1,8 @@
 """How the rows of physical plans are partitioned (*layout*), according to Spark's own plans.
 
-A leaf declares the partitioning that Spark reports for the plan of its rows, including the ranges that tasks read
-(`layout`). With `as_shareable`, Spark treats two inputs as co-partitioned only if they have the same ranges, and never
-repartitions one input to match the other.
+A leaf declares the partitioning that Spark reports for the plan of its rows, including each task's range of
+subpartitions (`layout`). With `as_shareable`, Spark treats two inputs as co-partitioned only if they have the same
+ranges, and never repartitions an input to match the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
-    """Return the hash partitioning that Spark reports for a plan, in the columns of a leaf; None if there is none.
+    """Return the hash partitioning that Spark reports for a plan, by leaf columns `output`; None if there is none.
 
     For merged subpartitions it includes the ranges of the tasks (``CoalescedHashPartitioning``).
     """

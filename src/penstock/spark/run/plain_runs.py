@@ -61,7 +61,7 @@ def _nondeterminism_reason(optimized: Any, plan_with_limits: Any) -> str:
 
 
 def _has_order(limit: Any) -> bool:
-    """Whether the rows below a limit have an order, or there is only a single row."""
+    """Whether the rows below a limit are sorted or literal, or there is only a single row."""
     below = limit
     while class_name(below) in {"Project", "SubqueryAlias", *_LIMITS}:
         (below,) = children(below)

@@ -1,4 +1,4 @@
-"""Plans that a source provides while its job runs (`ProvidedScan`), as replacements of leaves of the job's plan."""
+"""Plans that a source provides while a job runs (`ProvidedScan`), as replacements of leaves of the job's plan."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProvidedPlan:
         return int(self._df._jdf.queryExecution().toRdd().getNumPartitions())
 
     def set_split_size(self, settings: dict[str, str]) -> None:
-        """Split the files by settings of `files.split_settings`; only for a plan with a `listing`."""
+        """Split the files with Spark settings from `files.split_settings`; only for a plan with a `listing`."""
         assert self._file_leaf is not None
         leaf = files.with_split_size(self._file_leaf, clone_with(self._bridge.session, settings))
         self._split_plan = fragment.rebuild(self._plan, {self._file_leaf: leaf})

@@ -33,7 +33,7 @@ def pulled_leaf(session: Session, output: Attributes, chunks: InternalRows, task
 
 
 def ticket_leaf(session: Session, columns: StructType, chunks: InternalRows, tasks: int) -> LogicalPlan:
-    """Return a leaf with a row for each task, with which its Python worker fetches the chunks as Arrow batches."""
+    """Return a leaf with a row (`TICKET`) per task; its Python worker uses the row to fetch chunks as Arrow batches."""
     bridge, conf = session._bridge, session._handle.sessionState().conf()
     types = bridge.find("org.apache.spark.sql.types.DataType")
     arrow_options = (types.fromJson(columns.json()), conf.sessionLocalTimeZone(), conf.arrowUseLargeVarTypes())

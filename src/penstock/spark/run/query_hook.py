@@ -72,7 +72,7 @@ class DelegatedQuery:
 
     @cached_property
     def write_command(self) -> WriteCommand | None:
-        """The command that writes the rows; None if there is no command, or if no option of sinks is set."""
+        """The command that writes the rows; None if there is no command, or if no option for sinks is set."""
         answer = self._handle.writeFacts()
         if answer is None:
             return None
@@ -85,7 +85,7 @@ class DelegatedQuery:
         return bool(self._handle.preparesFolder())
 
     def compute_last_stage(self, df: DataFrame) -> PhysicalPlan:
-        """Compute and cache the rows of the last stage; return a plan that reads them."""
+        """Compute and cache the rows of the last stage of a DataFrame; return a plan that reads the cached rows."""
         bridge = Bridge(df.sparkSession)
         rows = LogicalPlan(bridge, self._handle.cacheRows(df._jdf))
         return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
@@ -148,7 +148,7 @@ class SparkError(JvmObject):
 
 
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
-    """Return the exception of Spark that caused an error, None if the query itself is not the cause.
+    """Return the exception of Spark that caused an error, None if the user's query is not the cause.
 
     Errors of Spark's analyzer or planner are ignored: Spark has analyzed the query without an error before it was
     delegated, so the cause may be a plan that Penstock built.
@@ -220,9 +220,9 @@ def create_service(
 ) -> Service:
     """Return a service that delegates queries to a runner.
 
-    Spark itself runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small` is true,
-    or a setting of their session has one of the `prefixes`. Small queries with at least `min_exchanges`
-    exchanges are delegated, too, if `engine` says that the native engine can compute them; None without engine.
+    Spark itself runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small` is true
+    or the user has set a plan hint, a sink option, or an option with any of the `prefixes`. Small queries with at least
+    `min_exchanges` exchanges are also delegated if the native engine's test `engine` accepts them; None without engine.
     `has_sink_options` says whether an option for all sessions sets the tasks or file sizes of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -240,7 +240,7 @@ def end_delegation(bridge: Bridge) -> None:
 
 
 def query_counts(bridge: Bridge) -> dict[str, int]:
-    """Return the number of delegated queries, and those of declined queries by reason; empty if the JVM has exited."""
+    """Return the number of delegated queries (``taken``), and of declined queries by reason; empty without a JVM."""
     try:
         return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
     except (Py4JError, OSError, TypeError):  # with a broken connection, py4j returns a package, which is not callable

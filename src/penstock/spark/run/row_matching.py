@@ -24,7 +24,7 @@ MAX_UNMATCHED = 1000
 Key = tuple[int, int]
 Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]
 RowKey = tuple[Key, Floats | None]
-"""Identifies rows: two hashes of all but finite doubles and floats, and these values; None if they do not matter."""
+"""Identifies rows: two hashes that ignore finite doubles and floats, and these values, or None to ignore them."""
 Differences = tuple[list[RowKey], list[RowKey]]
 """The rows that only our DataFrame has, or has more often, and those that only the other DataFrame has."""
 
@@ -38,7 +38,7 @@ def exact_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame, max_ke
 
 
 def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> Differences | None:
-    """Return the rows without a partner; None if more than `MAX_UNMATCHED` pairs do not match.
+    """Return the rows without a partner; None if more than `MAX_UNMATCHED` pairs of rows do not match.
 
     A partner is a row of the other DataFrame with the same key and nearly equal doubles and floats. Rows with equal
     keys are paired in the order of these values. As nearly equal rows may be in another order in the other DataFrame,
@@ -49,8 +49,8 @@ def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> Dif
     sides = [_with_keys(bridge, df).select("a", "b", "d", "f", index) for df in (ours, theirs)]
     right = sides[1].withColumnsRenamed({"d": "d2", "f": "f2"})
     paired = sides[0].join(right, ["a", "b", "i"], "full")
-    fits = _near("d", "d2", TOLERANCE) & _near("f", "f2", FLOAT_TOLERANCE)
-    unpaired = paired.where(~F.coalesce(fits, F.lit(False))).limit(MAX_UNMATCHED + 1).collect()
+    are_near = _near("d", "d2", TOLERANCE) & _near("f", "f2", FLOAT_TOLERANCE)
+    unpaired = paired.where(~F.coalesce(are_near, F.lit(False))).limit(MAX_UNMATCHED + 1).collect()
     if len(unpaired) > MAX_UNMATCHED:
         return None
     our_rows = [((row.a, row.b), (tuple(row.d), tuple(row.f))) for row in unpaired if row.d is not None]
@@ -75,7 +75,7 @@ def unmatched(ours: Iterable[tuple[Key, Floats]], theirs: Iterable[tuple[Key, Fl
 
 
 def rows_with(bridge: Bridge, df: DataFrame, keys: Sequence[RowKey], max_rows: int) -> list[tuple[str | None, ...]]:
-    """Return the values of at most `max_rows` distinct rows that have one of the keys, as strings."""
+    """Return at most `max_rows` distinct rows with any of the first `max_rows` keys; the values are strings."""
     if not keys:
         return []
     keyed = _with_keys(bridge, df)
@@ -92,7 +92,7 @@ def rows_with(bridge: Bridge, df: DataFrame, keys: Sequence[RowKey], max_rows: i
 
 
 def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Add hashes a and b of all but finite doubles and floats, and these in arrays d and f; rename other columns."""
+    """Rename all columns; add hashes a and b, which ignore finite doubles and floats, and these in arrays d and f."""
     plain = rename_columns(df)
     columns = typed_columns(plain)
     hashes = [row_hash(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
@@ -103,7 +103,7 @@ def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
 
 
 def _near(ours: str, theirs: str, tolerance: float) -> Column:
-    """Whether two arrays of equal length are nearly equal; null if an array is null."""
+    """Whether two arrays have the same length and nearly equal elements; null if an array is null."""
 
     def fit(x: Column, y: Column) -> Column:
         allowed = F.greatest(F.abs(x), F.abs(y)) * tolerance

@@ -21,13 +21,13 @@ _WORD_BYTES = 8
 
 
 def stage_statistics(bridge: Bridge, plan: PhysicalPlan, stage: Any, native: StageRewriter | None) -> Any:
-    """Return Spark's statistics of a stage of a plan; if it exchanged batches of columns, the rows in them count."""
+    """Return Spark's statistics of a stage; if `native` wrote batches of columns, with the rows in them."""
     measured = stage.getRuntimeStatistics()
     columns = 0 if native is None else int(bridge.helper("ColumnarExchange").columnCount(plan, stage))
     if native is None or not columns or not row_count(measured):
         return measured
     rows = native.rows_returned
-    # At least the size that Spark's rows would have, as it is compared with the sizes of other stages.
+    # At least the size that the rows would have in Spark's format, because it is compared with other stages' sizes.
     size = max(to_int(measured.sizeInBytes()), (rows or 0) * _WORD_BYTES * (1 + columns))
     return bridge.helper("ColumnarExchange").statistics(measured, size, -1 if rows is None else rows)
 
@@ -75,17 +75,17 @@ def to_int(value: Any) -> int:
 
 
 def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return the numbers of rows that an executed plan has read from relations, by relation number."""
+    """Return the numbers of rows that an executed plan has read from relations, by the keys of `leaves`."""
     return _scan_figures(plan, leaves, "rows")
 
 
 def filtered_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return the numbers of rows that passed the filters directly above relations, without relations read by DuckDB."""
+    """Return the numbers of rows that passed the filters directly above relations, except relations read by DuckDB."""
     return _scan_figures(plan, leaves, "passed")
 
 
 def _scan_figures(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode], figure: str) -> dict[int, int]:
-    """Return the sum of a figure over the scans of each relation, by relation number; some scans lack the figure."""
+    """Return the sum of a figure over each relation's scans, by the keys of `leaves`; scans without it are skipped."""
     counts: dict[int, int] = {}
     for scan in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
         for number, leaf in leaves.items():

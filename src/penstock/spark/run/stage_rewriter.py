@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StageRewriter(Protocol):
-    """Replaces parts of physical plans by operators of a native engine; if one fails, Spark computes the rows."""
+    """Replaces parts of physical plans by operators of a native engine; if an operator fails, Spark runs the plan."""
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
         """Return `plan`, which has no exchanges yet, with replaced parts."""
@@ -20,10 +20,10 @@ class StageRewriter(Protocol):
         """End the jobs of the block at the first failure of the engine, regardless of ``spark.task.maxFailures``."""
 
     def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
-        """Return whether the engine may have raised an error; if so, replace nothing from now on."""
+        """Return whether the engine may have raised an error; if so, stop replacing parts."""
 
     def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
-        """Return whether the last stage has a replaced part, which has no fallback; if so, replace nothing anymore."""
+        """Return whether the last stage has a replaced part, which has no fallback; if so, stop replacing parts."""
 
     def report_rows(self, bridge: Bridge) -> None:
         """Record in the executed plan how many rows the engine has read, and record failures."""

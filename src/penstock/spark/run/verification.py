@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_layout(rows: InternalRows, layout: Partitioning, output: Attributes, subject: str) -> InternalRows:
-    """Return the rows; a task fails at its first row in another partition than declared; the error names `subject`."""
+    """Return the rows; a task fails at the first row in a wrong partition of `layout`; the error names `subject`."""
     bridge = rows._bridge
     checked = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, subject)
     return InternalRows(bridge, checked)
@@ -36,7 +36,7 @@ def range_layout(layout: Partitioning | None, ranges: Sequence[tuple[int, int]])
 
 
 def dropped_keys_condition(keys: Sequence[Expression], key_set: KeySet) -> Expression:
-    """Return a condition that selects rows which a filter would drop although it was built from their keys.
+    """Return a condition that selects the rows that a filter would drop although the filter was built from their keys.
 
     The condition is false for rows with a null key, as null matches nothing.
     """

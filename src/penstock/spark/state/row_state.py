@@ -1,4 +1,4 @@
-"""State stores of Spark before 4.2, which lacks offline tools: Penstock reads, groups and writes each row itself.
+"""State stores before Spark 4.2, which introduced offline tools: Penstock itself reads, groups and writes each row.
 
 Rows are read with the data source ``statestore``, and written with the stores' own providers. Operators whose state has
 column families are rejected.
@@ -34,7 +34,7 @@ _TRAILING_KEY_COLUMNS = {
     **{("symmetricHashJoin", f"{side}-keyToNumValues"): 0 for side in ("left", "right")},
     **{("symmetricHashJoin", f"{side}-keyWithIndexToValue"): 1 for side in ("left", "right")},  # the index
 }
-"""Supported stores, and the number of key columns after the columns by which the operator groups its rows."""
+"""Number of key columns after those by which an operator groups rows, by operator and name of a supported store."""
 _WRITE_SETTINGS = {
     # Write a complete snapshot of each group at once; otherwise Spark's maintenance task would upload it later.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
@@ -50,7 +50,7 @@ _MAX_OPEN_GROUPS = 64
 
 
 class RowSession(StateSession):
-    """A session that reads state before Spark 4.2; `conf` and the key `encoding` are those of the query."""
+    """A `StateSession` before Spark 4.2; `conf` and `encoding` are the query's settings and its encoding of keys."""
 
     def __init__(self, bridge: Bridge, format_version: int, conf: dict[str, str], encoding: str) -> None:
         super().__init__(bridge, format_version)
@@ -76,7 +76,7 @@ class RowSession(StateSession):
     def _mover(
         self, location: str, batch: int, operator: int, store: str, old_groups: int, new_groups: int
     ) -> tuple[Any, Any, list[str]]:
-        """Return a `RowMover` that reads a store, the type of the store's keys, and its grouping columns."""
+        """Return a `RowMover` that reads a store, the type of the store's keys, and the names of grouping columns."""
         metadata = operator_metadata(self.bridge, self._session, location, batch, operator)
         trailing_columns = _TRAILING_KEY_COLUMNS.get((str(metadata.operatorInfo().operatorName()), store))
         if trailing_columns is None or self._encoding != "unsaferow":
@@ -99,7 +99,7 @@ class RowSession(StateSession):
         return group_columns
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Return the number of rows of each key group of a store; raise if a row belongs to a different group."""
+        """Return the number of rows of each key group of a store; raise an error if a row is in a wrong group."""
         mover, _, _ = self._mover(location, batch, store.operator, store.name, groups, groups)
         return self._count_rows(mover, range(groups if store.is_keyed else 1))
 

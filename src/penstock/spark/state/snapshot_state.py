@@ -1,7 +1,7 @@
 """State stores that hold key groups in memory, with snapshots and changes in files: Spark's default.
 
 Spark's offline tools reject these stores (``UNSUPPORTED_PROVIDER``). So rows are read with the data source
-``statestore``, and grouped by the same ``StatePartitionKeyExtractor`` as those of RocksDB (Spark 4.2 and 4.3).
+``statestore``, and grouped by ``StatePartitionKeyExtractor``, as rows of RocksDB are (Spark 4.2 and 4.3).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOVER = "SnapshotMover"
 
 
 class SnapshotSession(StateSession):
-    """A session that reads in-memory stores; `join_format` is the format version of the state of joins."""
+    """A `StateSession` for in-memory stores; `join_format` is the format version of the state of joins."""
 
     row_by_row_note = "each task reads its old groups once, and writes new ones as snapshots"
 

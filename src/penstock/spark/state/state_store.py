@@ -25,7 +25,7 @@ _MOVER = "KeyGroupMover"
 
 
 def has_offline_tools(bridge: Bridge) -> bool:
-    """Whether Spark has offline tools for state, and refuses to start a query whose rewrite by them is incomplete."""
+    """Whether Spark has offline tools for state, and also refuses to start a query whose rewrite is incomplete."""
     return bridge.version >= (4, 2)
 
 
@@ -78,7 +78,7 @@ class RewrittenStore:
     """The outcome of rewriting a store."""
 
     rows_read: int | None
-    """The number of rows read, None if the method does not count them."""
+    """The number of rows read; None if the rewrite method does not count rows."""
     checkpoint_ids: tuple[str, ...]
     """The unique id of each group's new version; empty in format version 1."""
 
@@ -98,7 +98,7 @@ class StateSession:
     """
 
     row_by_row_note: str | None = None
-    """Why stores are rewritten row by row, and how; None if they can be rewritten as sorted files."""
+    """How stores are rewritten if row by row is the only method; None if other methods (sorted files) may work."""
 
     def __init__(self, bridge: Bridge, format_version: int) -> None:
         self.bridge = bridge
@@ -182,7 +182,7 @@ class StateRewrite(StateSession):
         self._hadoop_conf = self._session.sessionState().newHadoopConf()
 
     def _rewriter(self, transformed: Any | None = None) -> Any:
-        """Return Spark's ``StateRewriter``; it writes the rows `transformed` instead of those of each store, if set."""
+        """Return Spark's ``StateRewriter``, which writes the rows `transformed`, or else the rows of each store."""
         transformation = self.bridge.none
         if transformed is not None:
             # A Scala map with a default value is a constant function that needs no callback to Python.
@@ -262,14 +262,14 @@ class StateRewrite(StateSession):
         return RewrittenStore(None, tuple(str(checkpoint_id) for checkpoint_id in ids if checkpoint_id is not None))
 
     def _split_groups(self, rows: Any, old_groups: int, new_groups: int) -> Any:
-        """Split each old group by filters; return the union of the parts, with partitions in the order of groups."""
+        """Split each old group by filters; return the union of the parts, with a partition per new group, in order."""
         # The new group `i * old_groups + k` is a part of the old group `k`.
         part = f"floor(pmod(hash(partition_key), {new_groups}) / {old_groups})"
         parts = (rows.filter(f"{part} = {i}") for i in range(new_groups // old_groups))
         return reduce(lambda union, rows_of_part: union.union(rows_of_part), parts)
 
     def _merge_groups(self, rows: Any, old_groups: int, new_groups: int) -> Any:
-        """Merge old groups into new groups without a shuffle: place the old groups of each new group side by side."""
+        """Merge old groups without a shuffle: reorder them so that each new group is a run of adjacent old groups."""
         rdd = rows.queryExecution().toRdd()
         pruning = self.bridge.companion("org.apache.spark.rdd.PartitionPruningRDD")
         ordered = [

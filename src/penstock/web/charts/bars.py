@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.web.steps import Interval
 
 _TICK_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 43200)
-"""The possible distances of two ticks, in seconds; for longer jobs, whole days."""
+"""The possible distances between two ticks, in seconds; for longer jobs, the distance is a number of whole days."""
 _DAY = 86400
 _MAX_TICKS = 6
 _BAR_HEIGHT = 13  # pixels

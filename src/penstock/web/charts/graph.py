@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 236.0  # of a box, in pixels, like the following lengths
 _PADDING, _LINE_HEIGHT, _LABEL_HEIGHT = 12.0, 17.0, 16.0
 _MAX_CHARACTERS = 29
-"""The most characters of a line in a box, or below a box: wide letters fit too."""
+"""The most characters of a line in a box or below a box; a line of this many wide letters still fits."""
 _MIN_STROKE, _MAX_STROKE = 1.5, 9.0
 _MAX_LABELS, _LABEL_LINES = 3, 2  # the most texts below a box, and the most lines of each text
 _EDGE_GAP = 22.0
@@ -180,7 +180,7 @@ def _svg(boxes: Sequence[Box], edges: Sequence[DrawnEdge]) -> str:
 
 
 def _labels(edges: Iterable[DrawnEdge]) -> dict[str, list[str]]:
-    """Return the lines of text below each box: how its rows are distributed, without repetitions."""
+    """Return the lines of text below each box: the first labels of its outgoing edges, without repetitions."""
     labels: dict[str, dict[str, None]] = {}
     for edge in edges:
         source_labels = labels.setdefault(edge.source, {})

@@ -20,7 +20,7 @@ _MAX_ROUTED_BOXES = 600
 _MAX_IN_ROW = 5
 """A row with this many boxes gets no further box without inputs while a row above that row has fewer boxes."""
 _SWEEPS, _FEW_SWEEPS = 8, 4
-"""The number of sweeps that order the rows, and the number for a large graph."""
+"""The number of sweeps over all rows that order the boxes of each row, and the number for a large graph."""
 _MOVES = 6
 """The number of passes that move the boxes of all rows towards their neighbours."""
 
@@ -37,8 +37,8 @@ class Size:
 class Layout:
     """The positions of boxes and edges in a drawing, in pixels.
 
-    `positions` has the centre of the upper side of each box, `row_bottoms` the lower end of its row. `bends` has, for
-    each edge that passes rows, the points at which it enters and leaves each of these rows.
+    `positions` has the centre of the upper side of each box, and `row_bottoms` the lower end of each box's row. `bends`
+    has, for each edge that passes rows, the points at which it enters and leaves each of these rows.
     """
 
     positions: dict[str, Point]
@@ -72,7 +72,7 @@ def layout(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]]) -> Layou
     _order_rows(rows, above, below)
     widths = {name: sizes[name].width if name in sizes else _BEND for name in row_of}
     x_of = _pack_rows(rows, widths)
-    if len(graph) <= _MAX_ROUTED_BOXES + sum(map(len, chains.values())):  # the graph has boxes and bends
+    if len(graph) <= _MAX_ROUTED_BOXES + sum(map(len, chains.values())):  # `graph` now has bends, too
         x_of = _move_to_neighbours(rows, widths, x_of, above, below)
     heights = [max((sizes[name].height for name in names if name in sizes), default=0.0) for names in rows]
     tops = [MARGIN]

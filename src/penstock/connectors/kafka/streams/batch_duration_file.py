@@ -1,8 +1,8 @@
 """Local files by which the driver reports the durations of a query's batches to its stream reader.
 
 Spark runs a stream reader in a separate process, calls it when a batch begins but not when it ends, and kills it at the
-end of the query. But Spark notifies the driver of the end of each batch. So the reader stores a name in the offsets of
-its batches; the driver finds the name in the progress of a batch, and writes the duration into a file of this name.
+end of the query. But Spark notifies the driver of the end of each batch. So the reader stores its unique name in the
+offsets of its batches. The driver reads it from the progress of a batch, and writes the duration into a file for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BatchDurationWriter:
     def write(self, progress: Mapping[str, Any]) -> None:
         """Report the duration of a batch to the readers of its query; `progress` is Spark's progress of the batch."""
         durations = progress["durationMs"]
-        # As in the reader's own measurement, without `latestOffset`. It may be negative if the clock was set back.
+        # The reader's own measurement excludes `latestOffset`, too. The result is negative if the clock was set back.
         seconds = (durations["triggerExecution"] - durations.get("latestOffset", 0)) / 1000
         for source in progress["sources"]:
             end = source["endOffset"]
@@ -89,5 +89,5 @@ def _file(reader: str) -> Path:
 
 def _remove_all(files: Mapping[str, Iterable[Path]]) -> None:
     for file in chain.from_iterable(files.values()):
-        with suppress(OSError):  # the next driver removes the file after a day
+        with suppress(OSError):  # a later driver removes the file once it is a day old
             file.unlink(missing_ok=True)

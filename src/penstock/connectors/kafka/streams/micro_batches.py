@@ -21,7 +21,7 @@ class BatchBounds:
     """The bounds on the batches of a stream; bounds that the user has not set are None.
 
     `interval` is how many seconds a batch may take; if it is None, the pace has no effect. `cores` is the number of
-    cores of the driver, and `records_per_task` the number of records of the volume per task; both are always set.
+    cores of the driver, and `records_per_task` the number of records in the volume per task; both are always set.
     """
 
     interval: float | None = None
@@ -69,8 +69,8 @@ def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBo
 def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[int, str]:
     """Return the number of tasks that read a batch, and the reason, a clause.
 
-    A cluster may have more cores than its driver, and a topic may have a partition per core of the cluster. So there
-    may be as many tasks as partitions, rounded up to a multiple of the driver's cores.
+    The cluster may have more cores than the driver; their number is unknown here. Topics often have a partition per
+    core, so the assumed number of cores is the number of partitions, rounded up to a multiple of the driver's cores.
     """
     if bounds.parallelism is not None:
         return bounds.parallelism, "scan.parallelism is set"

@@ -19,21 +19,21 @@ GROWTH = 4
 FILL = 0.9
 """The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
 _SAFE_GROWTH = 1.1
-"""The factor by which the next batch may always exceed a batch that waited, or a small batch that ended in time.
+"""The growth from a batch that waited, so it had time to spare, to the next batch; the maximum after a small batch.
 
-If the batch waited and had more records than the pace predicts for the interval, it is multiplied by their ratio.
+If the batch that waited had more records than the pace predicts for the interval, their ratio is another factor.
 """
 BLIND_GROWTH = 2
-"""The largest such factor after a batch that waited; it applies while the pace is unknown."""
+"""The maximum growth after a batch that waited; also the growth after such a batch while the pace is unknown."""
 _CLEARLY_LARGER = 1.3
 """The factor by which a faster batch must be larger than an older batch to make the older batch obsolete."""
 _FASTER = 0.9
-"""The fraction of another batch's duration below which a batch is faster: durations differ by about a tenth."""
+"""A batch is faster than another if it takes at most this fraction of its time: durations differ by about a tenth."""
 _FIXED_LIMIT = 0.8
 """The maximum fraction of a batch's duration that counts as fixed cost; the rest is the time of its records."""
 _LONG = 0.25
 """The fraction of the interval above which the duration of a small batch allows an estimate of the pace."""
-_MAX_BATCHES = 8  # that are retained
+_MAX_BATCHES = 8  # the maximum that `remember` retains
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def estimate_pace(batches: Sequence[MeasuredBatch], interval: float) -> Pace | N
     conclusive = [batch for batch in measured if batch.records >= FIRST_RECORDS or batch.seconds > interval]
     latest = (conclusive or measured)[-1]
     # Batches at least twice or at most half as large as the latest. A larger batch that took less time is out of date:
-    # the stream has become slower since.
+    # the stream has become slower since, so the larger batch is left out.
     of_other_size = [
         batch
         for batch in measured
@@ -151,7 +151,7 @@ def fit_pace(batches: Sequence[MeasuredBatch]) -> Pace | None:
 
 
 def record_limit(batches: Sequence[MeasuredBatch], interval: float) -> Limit:
-    """Return the number of records that fit in an interval, by measured batches, the latest last (see `remember`)."""
+    """Return the record limit of the next batch for an interval in seconds; `batches` are those of `remember`."""
     pace = estimate_pace(batches, interval)
     limit, reason = (FIRST_RECORDS, "the pace is still unknown") if pace is None else _capacity(pace, interval)
     if not batches:
@@ -181,11 +181,11 @@ def _capacity(pace: Pace, interval: float) -> tuple[float, str]:
 
 
 def _limit_of_other_size(last: MeasuredBatch, limit: float, reason: str, interval: float) -> tuple[float, str]:
-    """Return a limit that differs from the last batch's size, so that the fixed part can be measured."""
-    last_records = f"the {show_count(last.records, 'record')} before, to measure the fixed cost of a batch separately"
+    """Return a limit, with its reason, that differs from the last batch's size: then the fixed part can be measured."""
+    comparison = f"the {show_count(last.records, 'record')} before, to measure the fixed cost of a batch separately"
     if last.seconds <= FILL * interval or last.records == 1:
-        return max((limit, reason), (2.0 * last.records, f"twice {last_records}"), key=itemgetter(0))
-    return min((limit, reason), (last.records // 2, f"half of {last_records}"), key=itemgetter(0))
+        return max((limit, reason), (2.0 * last.records, f"twice {comparison}"), key=itemgetter(0))
+    return min((limit, reason), (last.records // 2, f"half of {comparison}"), key=itemgetter(0))
 
 
 def _limits_after(
@@ -193,7 +193,7 @@ def _limits_after(
 ) -> Iterator[tuple[float, str]]:
     """Yield lower bounds of the limit, with reasons: the stream is at least as fast as its last batch."""
     if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
-        # At least a whole record more, as fractions are cut off: otherwise, a stall could limit all later batches.
+        # At least a record more: fractions are cut off, so tiny batches, as after a stall, would never grow otherwise.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
         if not last.waited and last.seconds > 0:
             times = min(interval / last.seconds, _SAFE_GROWTH)  # safe even if the batch had no fixed part

@@ -1,7 +1,7 @@
 """The exchange between two vertices: Spark's own shuffle, run as separate stages whose results are measured.
 
-The operators *above* the stages of a plan are part of its result: if Spark has removed a requested exchange, the rows
-of a stage are not yet the result. `penstock.spark.run.layouts` derives the layout of a result's rows.
+The result of a plan includes the operators *above* its stages: if Spark has removed a requested exchange, the rows of
+a stage are not yet the result. `penstock.spark.run.layouts` derives the layout of a result's rows.
 """
 
 from penstock.spark.run.exchange.broadcasts import broadcast, broadcast_mode, broadcast_staged, run_for_broadcast

@@ -30,8 +30,8 @@ _SIDE_INDEX = {Side.LEFT: 0, Side.RIGHT: 1}
 def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Sequence[Expression]) -> BroadcastMode:
     """Return the broadcast mode that Spark requires for a side of a join.
 
-    `keys` are the keys of that side, empty for a join without equality conditions. The mode of a join without keys, and
-    that of an anti join, which may be null-aware, is read from Spark's own plan of the join over two leaves.
+    `keys` are the keys of that side, empty for a join without equality conditions. For a join without keys, and for an
+    anti join, which may be null-aware, the mode is read from Spark's own plan of the join over two empty leaves.
     """
     bridge = session._bridge
     if keys and class_name(join._handle.joinType()) != "LeftAnti":
@@ -67,7 +67,7 @@ def broadcast(run: _PlanAndExecutors, mode: BroadcastMode, watch: JobWatch | Non
 
 
 def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence[tuple[int, int]]) -> BroadcastResult:
-    """Broadcast a written result, with a task per range if possible; for its errors, see `errors.is_out_of_memory`."""
+    """Broadcast a written result, with a task per range if possible; for errors, see `errors.is_out_of_memory`."""
     plan = read_merged(result, ranges) if result.has_readable_ranges else result.plan
     return _build(mode, plan, executor_addresses(mode._bridge), None)
 

@@ -52,7 +52,7 @@ class StagedResult:
 
     @property
     def exact_rows(self) -> int | None:
-        """The number of rows written, None if it is not exact or was not measured."""
+        """The number of rows written; None if rows may be counted repeatedly, or were not counted."""
         return self.rows if self.is_counted_once else None
 
     @property
@@ -110,7 +110,7 @@ class BroadcastResult:
 
     @property
     def exact_rows(self) -> int | None:
-        """The number of rows of the relation; exact even after tasks were rerun, as the driver counts them."""
+        """The number of rows of the relation, None if not measured; the driver counts them, so reruns do not matter."""
         return self.rows
 
     @property

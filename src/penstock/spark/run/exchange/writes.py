@@ -27,7 +27,7 @@ def physical_plan(
 ) -> PhysicalPlan:
     """Return the physical plan of an *optimized* logical plan, adaptive if possible, with the settings of a session.
 
-    The plan is not optimized again, because its parts are optimized already, and that would take longer than planning.
+    The plan is not optimized again: its parts are optimized already, and optimizing takes longer than planning.
     The session must be the active session of this thread, see `jobs.vertex_thread`. `pre_aggregated` says whether an
     aggregate over grouping sets aggregates rows before it copies them for each set. `native` replaces parts of the plan
     by operators of a native engine; None for Spark alone.
@@ -52,7 +52,7 @@ def physical_plan(
 def write(
     session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: StageRewriter | None = None
 ) -> StagedResult:
-    """Run the shuffle stages of a plan, but not the operators above. If the native engine fails, Spark computes all."""
+    """Run the shuffle stages of a plan, but not the operators above; without `native` if the native engine fails."""
     bridge, executors = session._bridge, executor_addresses(session._bridge)
     create_plan = partial(physical_plan, session, logical, pre_aggregated=pre_aggregated, native=native)
     try:
@@ -63,7 +63,7 @@ def write(
             raise
         final_plan = run_stages(create_plan())
     if native is not None:
-        # A part in the last stage would run later, without a fallback. So Spark alone runs the stages of a new plan.
+        # A native operator in the last stage would run later, without a fallback: run a new plan with Spark alone.
         if native.disable_for_last_stage(final_plan):
             final_plan = run_stages(create_plan())
         native.report_rows(bridge)
