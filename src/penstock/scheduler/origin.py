@@ -66,6 +66,5 @@ def _user_text(text: str | None) -> str | None:
 
 
 def _mask_and_shorten(text: str) -> str:
-    # Masking long texts is slow, so cut first, but at twice the length, to not cut a secret in half.
-    masked = mask_sql(text[: 2 * _MAX_TEXT].strip())
+    masked = mask_sql(text.strip())  # masked before the cut, which may halve a secret
     return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]} …"
