@@ -129,7 +129,6 @@ def large_graphs() -> list[str]:
         for number in range(5000):
             log = EventLog(LocalFolder(folder).create(f"20261122T120000-{number:012x}.jsonl"))
             log.write(events(job_id=f"{number:012x}"))
-            log.close()
         history = History(LocalFolder(folder))
         for outcome in ("listed for the first time", "listed again"):
             began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -177,6 +178,15 @@ def test_error_names_its_vertex() -> None:
     assert line["trace"].endswith("@db is away")
     assert len(line["trace"]) < 100_000
     assert "hunter2" not in json.dumps(line)
+
+
+def test_a_secret_after_a_long_secret_is_masked() -> None:
+    """The mask is shorter than the secret, so text moves into the logged part."""
+    long_secret, short_secret = f"token={'x' * 7000} ", "jdbc:x://me:hunter2@db"
+    for gap in range(940, 1010):
+        error, trace = ValueError(long_secret + "a" * gap + " " + short_secret), f"{short_secret} {long_secret}"
+        (line,) = lines(ErrorOccurred(error, trace + "a" * (gap - 20), "v2", at=3.0))
+        assert not re.search("hun|nter2", json.dumps(line))
 
 
 @pytest.fixture

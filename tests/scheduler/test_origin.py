@@ -40,3 +40,12 @@ def test_long_statements_are_cut(letters: int, length: int) -> None:
     statement = QueryOrigin.of("a" * letters, None, None).statement
     assert statement is not None
     assert len(statement) == length
+
+
+def test_a_secret_after_a_long_secret_is_masked() -> None:
+    """The mask is shorter than the secret, so text moves forward; a cut before masking would halve the second secret."""
+    sql = f"SELECT '{'a' * 3000}' WHERE token = '{'x' * 12_900}' AND url = 'jdbc:postgresql://me:hunter2@db/shop'"
+    for length in range(len(sql) - 60, len(sql)):
+        statement = QueryOrigin.of(" " * (16_000 - length) + sql, None, None).statement
+        assert statement is not None
+        assert "hun" not in statement

@@ -75,9 +75,8 @@ class EventLines:
             case DecisionRecorded(decision) | DecisionSettled(decision):
                 yield _decision_line(decision)
             case ErrorOccurred(error, trace, vertex_id):
-                # Masking is slow, so cut long texts first; the second cut usually removes a secret split by this cut.
-                message = mask(str(error)[: 2 * _MAX_MESSAGE_CHARACTERS])[:_MAX_MESSAGE_CHARACTERS]
-                trace = mask(trace[-2 * _MAX_MESSAGE_CHARACTERS :])[-_MAX_MESSAGE_CHARACTERS:]
+                message = mask(str(error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
+                trace = mask(trace)[-_MAX_MESSAGE_CHARACTERS:]
                 yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
             case JobStateChanged(state, pending):
                 self._job_state, self._pending_operators = state, pending

@@ -66,6 +66,5 @@ def _user_text(text: str | None) -> str | None:
 
 
 def _mask_and_shorten(text: str) -> str:
-    # Masking a long text is slow, so cut it first; at twice the length, as a secret cut in half may not be masked.
-    masked = mask_sql(text[: 2 * _MAX_TEXT].strip())
+    masked = mask_sql(text.strip())  # masked before the cut, which may halve a secret
     return masked if len(masked) <= _MAX_TEXT else f"{masked[:_MAX_TEXT]} …"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.connectors.core.predicates import ColumnStatistics, Predicate, might_match
 
+NAN = float("nan")
 FIVE_TO_NINE = {"a": ColumnStatistics(5, 9, 0, 10)}
 
 
@@ -36,6 +37,10 @@ def over(operator: Any, *values: Any, column: str = "a") -> Any:
         (over("=", "x"), FIVE_TO_NINE, True),
         (over("=", 4, column="b"), FIVE_TO_NINE, True),
         (over("=", 4), {"a": ColumnStatistics()}, True),
+        (over(">", 5.0), {"a": ColumnStatistics(NAN, NAN, 0, 10)}, True),
+        (over("=", NAN), {"a": ColumnStatistics(NAN, NAN, 0, 10)}, True),
+        (over("<", NAN), FIVE_TO_NINE, True),
+        (over("in", 4.0, NAN), FIVE_TO_NINE, True),
         (Predicate("and", parts=(over(">", 5), over("=", 4))), FIVE_TO_NINE, False),
         (Predicate("or", parts=(over(">", 5), over("=", 4))), FIVE_TO_NINE, True),
         (Predicate("or", parts=(over(">", 9), over("=", 4))), FIVE_TO_NINE, False),

@@ -127,6 +127,17 @@ def test_special_partition_values_are_read_unchanged(env: Environment, partition
     assert "1 file" in env.last_job.vertices[0].reason
 
 
+@pytest.mark.parametrize("condition", ["x > 5", "x = double('NaN')", "x < double('NaN')", "x >= 1"])
+def test_partitions_of_nan_are_compared_as_in_spark(
+    env: Environment, spark: SparkSession, tmp_path: Path, condition: str
+) -> None:
+    path = str(tmp_path / "t")
+    table = pa.table({"id": pa.array([1, 2, 3]), "x": pa.array([float("nan"), 1.0, 7.0])})
+    deltalake.write_deltalake(path, table, partition_by=["x"])
+    expected = spark.createDataFrame([(1, float("nan")), (2, 1.0), (3, 7.0)], "id long, x double").where(condition)
+    assert_same_rows(env.collect(env.read(DeltaSource(path)).where(condition)), expected.collect())
+
+
 @pytest.mark.thorough
 def test_a_source_reads_the_version_of_its_creation(env: Environment, tmp_path: Path) -> None:
     path = str(tmp_path / "t")

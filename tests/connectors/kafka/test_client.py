@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -122,6 +122,29 @@ def test_errors_of_the_client_itself_are_ignored(code: int) -> None:
     assert client.probe_beyond(answers, {("t", 0): 50}, ()) == {("t", 0): 51}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET])
+@pytest.mark.parametrize(
+    "probe",
+    [
+        lambda consumer: client.probed_ends(consumer, {("t", 0): (0, 50)}),
+        lambda consumer: client.probe_beyond(consumer, {("t", 0): 50}, {("t", 0)}),
+    ],
+)
+def test_permanent_errors_end_a_probe(probe: Callable[[Any], Any], code: int) -> None:
+    with pytest.raises(SourceError, match="t-0"):
+        probe(Answers([Answer(50, code=KafkaError._TRANSPORT), Answer(50, code=code)]))
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN])
+def test_a_partition_whose_end_is_not_confirmed_times_out(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(client, "timeout", lambda: 0.8)
+    with pytest.raises(SourceTimeoutError, match="t-1 has not answered"):
+        client.probed_ends(
+            cast("Consumer", Answers([Answer(50), Answer(51, code=code), Answer(51, code=END)])),
+            {("t", 0): (0, 50), ("t", 1): (0, 7), ("t", 2): (0, 0)},
+        )
+
+
 @pytest.mark.parametrize(
     ("code", "fails"),
     [
@@ -159,3 +182,13 @@ def test_a_range_ends_at_gaps_and_partition_ends(answers: list[Answer], seen: bo
     read = messages(cast("Consumer", consumer), OffsetRange("t", 0, 0, 3, is_last_seen=seen))
     assert [message.offset() for batch in read for message in batch] == expected
     assert not consumer.remaining
+
+
+def test_a_slow_reader_of_records_does_not_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "timeout", lambda: 0.2)
+    answers = Answers([Answer(0), Answer(1, code=KafkaError._TRANSPORT), Answer(1)])
+    offsets = []
+    for batch in messages(cast("Consumer", answers), OffsetRange("t", 0, 0, 2)):
+        time.sleep(0.3)
+        offsets += [message.offset() for message in batch]
+    assert offsets == [0, 1]

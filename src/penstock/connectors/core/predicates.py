@@ -5,6 +5,7 @@ Predicates only serve to skip data here: data for which a predicate cannot be ev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,8 @@ def _column_might_match(predicate: Predicate, column: ColumnStatistics) -> bool:
 
 def _bounds_allow(operator: str, value: Any, column: ColumnStatistics) -> bool:
     """Whether a column with these bounds may have a value `x` with ``x operator value``; ``in`` counts as ``=``."""
+    if any(isinstance(number, float) and math.isnan(number) for number in (value, column.minimum, column.maximum)):
+        return True  # Spark orders NaN above all numbers, and Python does not order it
     minimum_allows = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
     maximum_allows = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
     return (minimum_allows or operator in {">", ">="}) and (maximum_allows or operator in {"<", "<="})

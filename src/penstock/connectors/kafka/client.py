@@ -124,6 +124,8 @@ def probed_ends(
                 last_record = time.monotonic()
             elif problem.name() == "_PARTITION_EOF":
                 pending.discard(partition)
+            elif partition in ends:
+                _raise_if_permanent(problem, f"{partition[0]}-{partition[1]}", ends[partition][1])
     return ends
 
 
@@ -150,10 +152,10 @@ def probe_beyond(
                 continue
             if problem is None:
                 new_ends[partition] = (message.offset() or 0) + 1
-            elif problem.name() == "_AUTO_OFFSET_RESET":
-                raise SourceError.missing_records(f"{partition[0]}-{partition[1]}", ends[partition], str(problem))
-            if problem is None or problem.name() == "_PARTITION_EOF":
-                pending.discard(partition)
+            elif problem.name() != "_PARTITION_EOF":
+                _raise_if_permanent(problem, f"{partition[0]}-{partition[1]}", ends[partition])
+                continue
+            pending.discard(partition)
     _raise_if_silent(pending, "the broker reports a lower end than before, and sends no records from there")
     return new_ends
 
@@ -192,7 +194,6 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
         for message in client.consume(min(_MAX_BATCH_RECORDS, offset_range.end - position), timeout=1.0):
             problem = message.error()
             if problem is None:
-                last_record = time.monotonic()
                 position = (message.offset() or 0) + 1
                 if position <= offset_range.end:
                     batch.append(message)
@@ -203,7 +204,8 @@ def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Messa
                 _raise_if_permanent(problem, partition, position)
         if batch:
             yield batch
-        if time.monotonic() - last_record > timeout():
+            last_record = time.monotonic()  # the caller may have taken long
+        elif time.monotonic() - last_record > timeout():
             raise SourceTimeoutError.of(
                 partition, f"it sends no records from offset {position} of {offset_range.end}", timeout()
             )

@@ -132,7 +132,7 @@ final class NativeNormalization {
             }
         }
         boolean mayFailOnDroppedRows = mayDrop && !PlanReader.isGeneratedHashAggregate(plan)
-                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(results)); // generated ones are lazy, too
+                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(results)); // a generated aggregate computes results lazily, too
         if (keepsPlan || mayFailOnDroppedRows) {
             return plan;
         }

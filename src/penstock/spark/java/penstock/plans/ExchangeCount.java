@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Window;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** The cost of the exchanges and broadcasts that a plan needs unless its rows are partitioned already; see `native_query`. */
+/** The cost of the exchanges and broadcasts that a plan needs unless its rows are partitioned already; see `duckdb/query.py`. */
 public final class ExchangeCount {
     /** The cost of a broadcast relative to an exchange (measured with TPC-DS at scale 0.1). */
     private static final double BROADCAST = 0.25;
