@@ -107,11 +107,9 @@ def probed_ends(
 
     ends = {partition: (low, high, False) for partition, (low, high) in reported.items()}
     pending = {partition for partition, (low, high) in reported.items() if high > low}
-    if not pending:
-        return ends
     client.assign([TopicPartition(*partition, ends[partition][1]) for partition in pending])
-    start = last_record = time.monotonic()
-    while pending or time.monotonic() - last_record < _PROBE_SECONDS:
+    start = quiet_until = time.monotonic()
+    while pending or time.monotonic() < quiet_until:
         silent = [partition for partition in pending if not ends[partition][2]]
         if time.monotonic() - start > (timeout() if silent else _MAX_PROBE_SECONDS):
             _raise_if_silent(silent, "the broker does not confirm the end that it reports")
@@ -121,7 +119,7 @@ def probed_ends(
             if problem is None:
                 low, end, _ = ends[partition]
                 ends[partition] = low, max(end, (message.offset() or 0) + 1), True
-                last_record = time.monotonic()
+                quiet_until = time.monotonic() + _PROBE_SECONDS
             elif problem.name() == "_PARTITION_EOF":
                 pending.discard(partition)
             elif partition in ends:
