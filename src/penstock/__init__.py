@@ -39,8 +39,8 @@ _MODULES = {
 
 mask_logs()
 
-# The first import of the subpackage sets the attribute `penstock.rebalance` to the module, which hides the function.
-# So import it now, and remove the attribute: later imports do not set it, and `__getattr__` returns the function.
+# The first import of the subpackage `rebalance` sets an attribute of that name, which would hide the public function.
+# So import the subpackage now and remove the attribute: later imports do not set it, so `__getattr__` is called.
 import_module("penstock.rebalance")
 globals().pop("rebalance")
 
@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)
         return value
-    module = f"{__name__}.{name}"
+    module = f"{__name__}.{name}"  # users may access a submodule that they have not imported
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

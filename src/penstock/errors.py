@@ -93,7 +93,7 @@ class OptimizerError(PenstockError):
 
 
 class JobError(PenstockError):
-    """A job failed; the message names the vertex, the operator and the user's line."""
+    """A job failed; if a vertex failed, the message names the vertex, an operator and, if possible, the user's line."""
 
 
 class JobCancelledError(PenstockError):

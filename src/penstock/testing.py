@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.optimizer.strategy import PartialResult
 
 MIB = 1 << 20
-HASH = HashPartitioner(("k",))  # the keys of the hash exchanges in a graph as text
+HASH = HashPartitioner(("k",))  # the partitioner of all hash exchanges in a graph as text
 ARROWS: Mapping[str, Partitioner] = {
     "->": FORWARD,
     "#>": HASH,

@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach an address; host names except ``localhost`` are not resolved.
+    """Return whether only this machine can reach an address; False for every host name except ``localhost``.
 
     >>> [is_loopback(address) for address in ("localhost", "127.0.0.5", "::1", "0.0.0.0", "db.example")]
     [True, True, True, False, False]

@@ -49,7 +49,7 @@ def check_data_frame(value: object, callee: str) -> None:
 
 
 def check_session(value: object, callee: str) -> None:
-    """Check that an argument is a Spark session; Spark Connect sessions pass, and `Bridge` rejects them later."""
+    """Check that an argument is a Spark session; a Spark Connect session passes, as `Bridge` has an error for it."""
     from pyspark.sql import SparkSession
 
     if type(value).__module__.startswith("pyspark.sql.connect."):

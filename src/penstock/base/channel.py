@@ -45,7 +45,7 @@ def prove(secret: bytes, role: bytes, server_nonce: bytes, client_nonce: bytes, 
 
 
 class Seal:
-    """Adds proofs to the messages in a direction of a connection, or checks the proofs; both ends count the messages.
+    """The proofs of the messages in a single direction of a connection: the sender adds them, the receiver checks them.
 
     >>> len(Seal(b"key").seal(b"message"))
     43
@@ -53,7 +53,7 @@ class Seal:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._number = 0
+        self._number = 0  # of the last message; both ends count, as the proof covers the number
 
     def seal(self, message: bytes) -> bytes:
         """Return the next message with its length and its proof."""
@@ -96,9 +96,9 @@ class ServerAddress:
     def open(self, timeout: float, reply_timeout: float | None = None) -> DriverChannel:
         """Connect a task to the server, and return the connection.
 
-        Raise `UntrustedPeerError` if the handshake fails, such as with another process; `OSError` if the server cannot
-        be reached. `timeout` is the maximum seconds until the server accepts the connection. `reply_timeout` is the
-        maximum seconds that `receive` waits for a reply; None for no limit.
+        Raise `UntrustedPeerError` if the handshake fails, for example because another process listens on the port, and
+        `OSError` if the server cannot be reached. `timeout` is the maximum seconds until the server accepts the
+        connection. `reply_timeout` is the maximum seconds that `receive` waits for a reply; None for no limit.
         """
         sock = socket.create_connection((self.host, self.port), timeout=timeout)
         try:
@@ -185,8 +185,8 @@ class TaskChannel:
 class ChannelServer:
     """A server in the driver's process, with an event loop on a separate thread.
 
-    If too many connections are unauthenticated, the oldest of them is closed. As the handshake of a task takes a single
-    round trip, an attacker that opens many connections cannot keep tasks from connecting.
+    If too many connections are unauthenticated, the oldest of them is closed. A task authenticates in a single round
+    trip, so its connection is seldom the oldest: an attacker that opens many connections cannot keep tasks out.
 
     `serve` handles an authenticated connection, which is closed afterwards. `bind` is the address to listen on.
     """
@@ -197,7 +197,7 @@ class ChannelServer:
         self._unauthenticated: dict[asyncio.StreamWriter, None] = {}
         self._loop = asyncio.new_event_loop()
         start_thread(name, self._run)
-        # The loop has a separate thread, as the caller's thread may already run a loop, as in a notebook.
+        # The loop has a separate thread, because the caller's thread may already run a loop, as in a notebook.
         server = asyncio.start_server(self._accept, bind, 0, backlog=512)
         self._server = asyncio.run_coroutine_threadsafe(server, self._loop).result()
         self.port = int(self._server.sockets[0].getsockname()[1])

@@ -68,7 +68,7 @@ def hash_row(values: Sequence[Any], types: Sequence[str], seed: int = SEED) -> i
 
 def _hash_decimal(value: decimal.Decimal, type_name: str, seed: int) -> int:
     precision, scale = (int(part) for part in type_name.rstrip(")").partition("(")[2].split(","))
-    unscaled = int(value.scaleb(scale, decimal.Context(prec=2 * precision)))
+    unscaled = int(value.scaleb(scale, decimal.Context(prec=2 * precision)))  # the default context rounds to 28 digits
     if precision <= _MAX_LONG_PRECISION:
         return hash_long(unscaled, seed)
     # As Java's BigInteger.toByteArray: the shortest big-endian two's complement.
@@ -99,7 +99,7 @@ def _finalize(h: int, length: int) -> int:
 
 
 def _bits_of_float(float_format: str, int_format: str) -> Callable[[float], int]:
-    # Adding zero turns -0.0 into 0.0.
+    # Adding zero turns -0.0 into 0.0, because both have the same hash in Spark.
     return lambda value: struct.unpack(int_format, struct.pack(float_format, value + 0.0))[0]
 
 

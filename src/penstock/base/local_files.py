@@ -19,7 +19,7 @@ _NO_REPLACE = 1  # RENAME_NOREPLACE
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _TARGET_EXISTS = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
 _FLAG_UNSUPPORTED = {errno.EINVAL, errno.ENOSYS}
-_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
+_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")  # in /proc/self/mountinfo: \040 for a space
 
 
 def sync(path: str) -> None:
@@ -47,7 +47,7 @@ def write_atomically(path: str, content: bytes, *, overwrite: bool, private: boo
     """Create a file with all of its content or not at all; return False if it exists and `overwrite` is False.
 
     `private` says whether only the user may read and write the file (mode 0600). Raise `NotImplementedError` if
-    `overwrite` is False and the file system cannot test for an existing file and create a file in one step.
+    `overwrite` is False and the file system has no hard links, whose creation fails if the file exists already.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
@@ -85,8 +85,8 @@ def rename(source: str, target: str) -> bool:
     """Rename to a path that does not exist, together with the checksum file that Hadoop writes beside a file.
 
     Return False if the target exists, or the source or the target's folder does not. Unlike Hadoop's rename between
-    file systems, this never copies, as an interrupted copy would leave a part of the files. Raise `OSError` if the file
-    system cannot rename, for instance between two mount points.
+    file systems, this never copies, as an interrupted copy would leave an incomplete target. Raise `OSError` if the
+    file system cannot rename, for instance between two mount points.
     """
     source_checksum, target_checksum = _checksum_file(source), _checksum_file(target)
     if os.path.lexists(target_checksum) and not os.path.lexists(source_checksum) and not os.path.lexists(target):
@@ -109,7 +109,7 @@ def _checksum_file(path: str) -> str:
 
 
 def _rename_after_check(source: str, target: str) -> int:
-    """Rename where the system cannot check for an existing target itself; return the error number, or 0."""
+    """Rename where the system cannot reject an existing target itself; return the error number, or 0."""
     if os.path.lexists(target):
         return errno.EEXIST
     try:

@@ -38,7 +38,7 @@ _LOGIN = re.compile(
     r"|(?<=\boracle:)(?P<oracle>\w+:[^\s/@:]*)/[^\s]{1,256}(?=@)",
     re.IGNORECASE,
 )
-"""The user and the password of a URL. A password may have a slash, as S3 keys do; digits before a slash are a port."""
+"""User and password in a URL, also of Oracle. A password may have a slash (S3 keys do); digits before it are a port."""
 _TOKEN_AS_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
 """A token in place of the user's name in a URL, as for Git repositories."""
 _SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SHORT_NAMES}))[\w.-]+"
@@ -78,7 +78,7 @@ _BYTES_CONVERSION = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", 
 _MAX_ARGUMENT = 2000
 """The maximum number of characters that are searched for the end of an argument, to limit the time for deep plans."""
 _WITHOUT_LITERALS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
-"""An expression of columns and functions without literals."""
+"""An expression of columns and functions whose only literals are names of character sets."""
 _SECRET_VALUE_PREFIXES = ("-----BEGIN", "{")
 """Prefixes of values that may be secrets: keys in PEM, and the JSON files of service accounts."""
 
@@ -182,7 +182,7 @@ _FORMATTER = logging.Formatter()
 
 
 def mask_logs() -> None:
-    """Mask the secrets in every record that is logged from now on, whichever handlers and formatters receive it.
+    """Mask the secrets in every record that Penstock logs from now on, whichever handlers and formatters receive it.
 
     Each logger needs the filter: a parent's filters do not see records of its children, and handlers are the user's.
     """

@@ -19,7 +19,7 @@ class Writer(Enum):
     OTHER = auto()
     """Possibly another user."""
     UNKNOWN = auto()
-    """Unknown, as the file system records no owners, like object stores."""
+    """Unknown, as the file system records no owners of files, which is usual for object stores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A row for a vertex of a job graph: its id, its name for users (`step`), and figures (None if unknown)."""
+    """A row for a vertex of a job graph. `step` is its name for users, `reason` explains `tasks`. None: unknown."""
 
     vertex: str
     step: str
@@ -50,9 +50,9 @@ class TextTable(Table):
 
 
 def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
-    """Return a table with a row per vertex: its step, its number of tasks, and the reason for it.
+    """Return a table with a row per vertex: its step, its number of tasks with the reason, and its other figures.
 
-    If there are no vertices, the table has a row for each of `notes` instead, which are the texts of decisions.
+    If there are no vertices, the table has a row for each of `notes` instead. The notes are the texts of decisions.
     """
     table = TextTable(title)
     vertices = list(rows)

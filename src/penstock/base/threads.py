@@ -1,4 +1,4 @@
-"""Daemon threads, which end with the process, and a registry of what threads are doing."""
+"""Daemon threads, which end with the process, and a registry of the current work of threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
 _CHECK_INTERVAL = 0.2  # seconds
 
 
@@ -40,9 +39,9 @@ class Work:
     def idle_seconds(self, counts_as_running: Callable[[FrameType], bool]) -> float:
         """Return the seconds since the thread was last seen running; 0 at the first call, and after the work's end.
 
-        `counts_as_running` returns whether a waiting thread counts as running; its argument is the innermost frame.
+        `counts_as_running` returns whether a waiting thread counts as running, from the innermost frame of its stack.
         """
-        with _LOCK:  # the thread exists during the block, as it needs the lock to end the work
+        with _LOCK:  # the thread exists during the block, because it cannot end its work without the lock
             if self not in _WORKS:
                 return 0.0
             frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - there is no public API
@@ -57,7 +56,7 @@ _WORKS: list[Work] = []
 
 
 def _progress(thread: threading.Thread, frame: FrameType | None) -> object:
-    """Return a value that is constant while a thread waits: its CPU time, or its stack where that is unavailable."""
+    """Return a value that is constant while a thread waits: its CPU time, or its stack if that clock is missing."""
     if hasattr(time, "pthread_getcpuclockid"):
         return time.clock_gettime_ns(time.pthread_getcpuclockid(thread.ident or 0))
     stack = []
@@ -96,8 +95,9 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 def call_at_exit(call: Callable[[], object]) -> None:
     """Call a function twice: when all non-daemon threads have ended, and by `atexit`.
 
-    After the non-daemon threads have ended, Python 3.12 and later start no new threads. A daemon thread makes the first
-    call, because programs may wait for all non-daemon threads. Some functions of `atexit` may run before that call.
+    From the time of the first call, Python 3.12 and later start no new threads. A daemon thread makes this call: with
+    another non-daemon thread, a program that waits for all of them would never end. Some functions of `atexit` may run
+    before the first call, because the daemon thread may be late.
     """
 
     def wait() -> None:
@@ -134,7 +134,7 @@ def call_with_timeout(seconds: float, description: str, waits_for: str, call: Ca
         try:
             return result.result(min(_CHECK_INTERVAL, seconds))
         except TimeoutError:
-            if result.done():  # the function itself raised it
+            if result.done():  # the function itself raised the error
                 raise
         if work.idle_seconds(lambda _: False) >= seconds:
             raise TimeoutError(description)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from penstock.cli.output import Output
     from penstock.scheduler.job import Job
 
-
 _WORDS = """
     ALL ALTER ANALYZE AND ANTI ARRAY AS ASC BETWEEN BY CACHE CASE CAST COLUMN COLUMNS CREATE CROSS CUBE CURRENT
     DATABASE DATE DELETE DESC DESCRIBE DISTINCT DROP ELSE END EXCEPT EXISTS EXPLAIN EXTENDED FALSE FIRST FROM
@@ -26,11 +25,12 @@ _WORDS = """
     UPDATE USE USING VALUES VIEW WHEN WHERE WINDOW WITH
 """
 KEYWORDS = tuple(_WORDS.split())
+"""The keywords of Spark SQL that the shell completes."""
 _TABLE_KEYWORD_AT_END = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
 _NAMED_TABLE = re.compile(r"\b(?:from|join|into|update)\s+([\w.`]+)", re.IGNORECASE)
 
 _MAX_COMPLETED_TABLES = 20
-"""The most tables whose columns are completed if the statement does not name a table yet."""
+"""The maximum number of tables whose columns are completed if the statement does not name a table yet."""
 
 
 class ShellInput:

@@ -29,7 +29,7 @@ def as_local_path(path: str) -> Path | None:
 
 
 def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
-    """Raise `ConfigError` if Spark would ignore a setting, or an option in `conf` or `file` is unknown or invalid."""
+    """Raise `ConfigError` if Spark would ignore a setting, or an option (of `conf`, `file`, environment) is invalid."""
     settings = dict(conf)
     for key in settings:
         if not key.startswith("spark."):
@@ -93,7 +93,7 @@ def check_log_folder(path: str) -> None:
 
 
 def check_checkpoint(path: str) -> None:
-    """Raise `StateError` if a folder is not a checkpoint: it does not exist, or lacks a file or folder."""
+    """Raise `StateError` if a folder does not exist, or lacks an entry that every checkpoint of Spark has."""
     from penstock.state.checkpoint import REQUIRED_ENTRIES
 
     local_path = as_local_path(path)

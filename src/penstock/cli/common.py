@@ -30,17 +30,17 @@ _CANCEL_INTERVAL = 0.3
 
 
 class SparkThread:
-    """Runs all Spark calls of a command on one separate thread of this process.
+    """Runs all Spark calls of a command on a single separate thread of this process.
 
-    If the main thread created the session, PySpark would set a handler of Ctrl-C that cancels all jobs from within the
-    current call of the main thread. If that call waits for the JVM, both the call and the cancellation fail.
+    If the main thread created the session, PySpark would set a handler of Ctrl-C that cancels all jobs. A handler runs
+    within the current call of the main thread. If that call waits for the JVM, both the call and the cancellation fail.
     """
 
     def __init__(self) -> None:
         self._pool = DaemonPool(1, "penstock-session")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Run `work`; return its result. Ctrl-C cancels all jobs and raises once `work` has ended, or if repeated."""
+        """Run `work`; return its result. Ctrl-C cancels all jobs, and raises when `work` ends or at a second Ctrl-C."""
         future = self._pool.submit(work)
         try:
             while not future.done():  # a wait without timeout may miss a Ctrl-C that came just before it
@@ -54,7 +54,7 @@ class SparkThread:
 
 
 def _cancel_all() -> None:
-    from penstock.scheduler.job import RECENT
+    from penstock.scheduler.job import RECENT  # the latest jobs of this process
     from penstock.spark.run.jobs import cancel_all_jobs
 
     for job in list(RECENT):
@@ -65,10 +65,10 @@ def _cancel_all() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedOptions:
-    """The values of the shared options. Options that a command lacks have their defaults, but `master` is local[1]."""
+    """The values of the shared options; an option that the command does not have keeps its default, except `master`."""
 
     output_format: str = "text"
-    master: str | None = None
+    master: str | None = None  # None: Spark decides; in a command without --master, `with_options` sets local[1]
     conf: tuple[tuple[str, str], ...] = ()
     config: str | None = None
     verbose: bool = False
@@ -122,5 +122,5 @@ class SharedOptions:
         option_arguments = ["--master", self.master] if self.master else []
         for key, value in (*(() if self.verbose else QUIET_SETTINGS), *self.conf):
             option_arguments += ["--conf", f"{key}={value}"]
-        # The last occurrence of a setting wins.
+        # The last occurrence of a setting wins, so the options of this command override those of the user's variable.
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*user_arguments, *option_arguments, _PYSPARK_SHELL])

@@ -88,7 +88,7 @@ def connect_server(
 
 
 def _hide_token(token: str | None) -> None:
-    """If the command line has a token, restart without it: every user of the machine can read command lines."""
+    """If the command line has a token, restart with the token in the environment, which other users cannot read."""
     command = without_token(sys.orig_argv)
     if command != sys.orig_argv and sys.executable and os.name == "posix":
         os.execve(sys.executable, command, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - the same command
@@ -148,7 +148,7 @@ def _serve(shared: SharedOptions, host: str, port: int, token: str | None, *, is
         os.environ[_VARIABLE] = token
     spark = embedded_session(shared.master, {**connect.settings(host, port), **dict(shared.conf)})
     try:
-        install(spark, {}, ui=ui or None)
+        install(spark, {}, ui=ui or None)  # None: as the option rest.enabled says
         bridge = Bridge(spark)
         if not is_random:
             connect.ignore_default_token(bridge)

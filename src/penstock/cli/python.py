@@ -1,8 +1,8 @@
 """The command `penstock-python`: Python with Penstock enabled in all Spark sessions.
 
-The command is for programs that are configured only by settings: ``spark.pyspark.driver.python=penstock-python``. It
-starts Python with the same options, enables Penstock in all Spark sessions, and then runs the program in the module
-``__main__``, as plain Python does.
+With the setting ``spark.pyspark.driver.python=penstock-python``, Spark starts programs by this command, so a setting
+is enough to enable Penstock. The command starts Python with the same options, enables Penstock in all Spark sessions,
+and then runs the program in the module ``__main__``, as plain Python does.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def run_program(missing: Sequence[str]) -> None:
-    """Enable Penstock in all Spark sessions of this process, and run the program that its arguments name.
+    """Enable Penstock in all Spark sessions of this process, and run the program that `sys.argv` names.
 
     `missing` are the packages that cannot be imported with the options of this process.
     """
@@ -206,7 +206,7 @@ def _run_file(call: PythonCall, namespace: dict[str, Any]) -> None:
         source = b"\n" + source.partition(b"\n")[2]  # the option -x skips the first line
     namespace |= {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
     _insert_path(str(Path(path).resolve().parent))
-    _execute(read_code(BytesIO(source)) or source, path, namespace)
+    _execute(read_code(BytesIO(source)) or source, path, namespace)  # the code of a .pyc file, or else the source
 
 
 def _execute(code: CodeType | bytes | str, path: str, namespace: dict[str, Any]) -> None:

@@ -124,7 +124,7 @@ def _nothing_to_recover(path: str) -> str:
     return f"there is nothing to recover at {path}"
 
 
-_NOT_REMOVED: dict[bool | None, str] = {  # by `Leftover.is_used`
+_NOT_REMOVED: dict[bool | None, str] = {  # by `Leftover.is_used`; False is missing, as such a folder is removed
     None: "not touched: another user, a process on another machine, or the target itself may need it",
     True: "not touched: its job still runs",
 }

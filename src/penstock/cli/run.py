@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.extension.program import Program, QuerySummary
 
 _MAX_QUERIES_WITH_DECISIONS = 20
-"""The most queries whose decisions are shown; a program may run hundreds."""
+"""The maximum number of queries whose decisions are shown; a program may run hundreds of queries."""
 
 
 @program_command("Run a PySpark program, and print the decisions.")
@@ -82,14 +82,14 @@ def run(
 
 def _report(output: Output, program: Program) -> None:
     """Show the jobs of a program's environments, its queries, and the number of queries that Spark ran itself."""
-    from penstock.scheduler.job import RECENT
+    from penstock.scheduler.job import RECENT  # the latest jobs of this process
 
     query_jobs = {query.job for query in program.queries}
     for job in list(RECENT):
         if job.id not in query_jobs:
             output.job(job)
     if isinstance(output, JsonOutput):
-        # "planned" counts the planned queries: those that Penstock runs ("taken"), and by reason those of Spark.
+        # "planned" has the number of queries that Penstock runs ("taken"), and of those that Spark runs, by reason.
         output.record("queries", {"ran": [query.as_dict() for query in program.queries], "planned": program.counts})
         return
     queries = program.queries

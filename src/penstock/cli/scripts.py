@@ -40,9 +40,9 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
-    """If the block raises an error, print its traceback from the first frame in a file, and exit with code 1.
+    """If the block raises an error, print its traceback from the program's first frame, and exit with code 1.
 
-    `path` returns the path of the file, which may be unknown before the block runs.
+    `path` returns the path of the program's file, which may be unknown before the block runs.
     """
     try:
         yield

@@ -88,7 +88,7 @@ class Shell:
             pass
 
     def _run_next(self) -> bool:
-        """Read a line and run the statements that it completes; return False at an exit command or the end."""
+        """Read a line and run the statements that it completes; return False for an exit command, or without a line."""
         try:
             line = self._lines.next(CONTINUATION_PROMPT if self._buffer.is_open else PROMPT)
             if not self._buffer.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
@@ -154,7 +154,7 @@ class InputBuffer:
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """Return the statements in a text, without empty ones, and the text after the last semicolon."""
+    """Return the nonempty statements in a text, and the text after the last semicolon that ends a statement."""
     statements, start = [], 0
     for token in _TOKEN.finditer(text):
         if token[0] == ";":

@@ -91,7 +91,7 @@ class SqlSession:
             name = QueryOrigin.of(statement, None, None).name
             rows = self._environment.collect(df if limit is None else df.limit(limit + 1), name=name)
             return tuple(df.columns), [tuple(row) for row in rows]
-        df = self._environment.sql(statement)  # Spark runs a command at once
+        df = self._environment.sql(statement)  # runs the command; `collect` only fetches its rows
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []
 
     def write(self, statement: str, target: str) -> Job:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PreparedFiles(PreparedMoves):
     """Files that are added to a folder, each by a rename to a name that does not exist yet.
 
-    Where folders cannot be renamed atomically (object stores, the folder of a volume), the record can also replace
-    files of the target: it moves the old files aside before it adds the new files.
+    Where a folder cannot be renamed atomically (in an object store, or if the target is a mount point), the record can
+    also replace files of the target: the commit moves the old files aside before it adds the new files.
 
     The paths in these fields are relative to the target, and an empty string is the target itself. `files` are in the
     order in which they become visible. `new_folders` do not exist yet (`made` in journals). `hidden_marker_partitions`
@@ -39,7 +39,7 @@ class PreparedFiles(PreparedMoves):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The exclusive folders, and the added files that store the tokens of writes, as absolute paths."""
+        """The exclusive folders, and the added token files, which show that a write is done, as absolute paths."""
         tokens = (name for name in self.files if is_token_file(name))
         return tuple(sorted(f"{self.path}/{name}".rstrip("/") for name in {*self.exclusive_folders, *tokens}))
 
@@ -118,7 +118,7 @@ class PreparedFiles(PreparedMoves):
 def _path_pairs(
     access: Access, path: str, aside_path: str, names: Sequence[str]
 ) -> Iterator[tuple[HadoopPath, HadoopPath]]:
-    if names:
+    if names:  # otherwise no calls to the JVM are needed
         folder, aside_folder = HadoopPath(access.bridge, path), HadoopPath(access.bridge, aside_path)
         for name in names:
             yield folder.child(name), aside_folder.child(name)

@@ -86,17 +86,17 @@ class PreparedTable(Prepared):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The exclusive paths of the files."""
+        """The paths of the files that other jobs must not write to until the commit ends."""
         return self._files_record.exclusive_paths
 
     @property
     def extended_folders(self) -> tuple[str, ...]:
-        """The extended folders of the files."""
+        """The folders that get additional files."""
         return self._files_record.extended_folders
 
     @property
     def hidden_folders(self) -> tuple[str, ...]:
-        """The hidden folders of the files."""
+        """The hidden folders of the new and the replaced files."""
         return self._files_record.hidden_folders
 
     def is_at(self, target: HadoopPath) -> bool:
@@ -134,7 +134,7 @@ class PreparedTable(Prepared):
         """
         self._check_table(access)
         self._files_record.commit(access)
-        self._check_table(access)  # again: a move by copying takes minutes
+        self._check_table(access)  # again, as the table may change during a move by copying, which takes minutes
         self._update_catalog(access)
 
     def complete(self, access: Access) -> None:
@@ -145,7 +145,7 @@ class PreparedTable(Prepared):
         self._update_catalog(access)
 
     def check(self, access: Access) -> None:
-        """Raise `CommitError` if this session has another catalog than the job: the catalog may lack the table."""
+        """Raise `CommitError` if the catalog of this session, which may lack the table, is not that of the job."""
         actual = persistent_catalog_id(access.bridge) if self.catalog else ""
         if actual != self.catalog:
             raise CommitError(
@@ -202,7 +202,7 @@ class PreparedTable(Prepared):
             update_statistics(access.bridge, self.table)
 
     def _restore_partitions(self, access: Access) -> None:
-        """Remove new partitions without a folder from the catalog; add emptied partitions with a folder again.
+        """Remove new partitions that have no folder from the catalog; add emptied partitions that have a folder.
 
         The folders that exist now are decisive, as other jobs may have written to partitions, or removed some.
         """
@@ -210,7 +210,7 @@ class PreparedTable(Prepared):
         empty = [name for name in self.new_partitions if not root.child(name).exists()]
         restored = [name for name in self.emptied_partitions if root.child(name).exists()]
         unregister_partitions(bridge, self.table, empty)
-        # Another job may have filled a partition and added it to the catalog between the check and its removal.
+        # Another job may have filled a partition and added it to the catalog between its check and its removal above.
         add_partitions(bridge, self.table, [*restored, *(name for name in empty if root.child(name).exists())])
 
     def finish(self, access: Access) -> None:

@@ -133,8 +133,7 @@ def holder_of(access: Access, path: str) -> Owner | None:
 
 def _acquire(access: Access, claim: HadoopPath, content: bytes) -> bool:
     if claim.write(content, private=True):
-        # On object stores both of two writers may succeed. The later write wins.
-        return claim.read_if_exists() == content
+        return claim.read_if_exists() == content  # on object stores, two writers may both succeed: the last wins
     abandoned = _abandoned_content(access, claim)
     return abandoned is not None and _replace(access, claim, abandoned, content)
 
@@ -167,9 +166,10 @@ def _abandoned_content(access: Access, claim: HadoopPath) -> bytes | None:
 
 
 def _replace(access: Access, claim: HadoopPath, abandoned: bytes, content: bytes) -> bool:
-    """Replace a claim whose content is `abandoned`, while holding a second claim, named after a hash of that content.
+    """Replace a claim whose content is `abandoned`; return False if another process replaces or has replaced it.
 
-    The content of each claim is unique, so the claim of a live process is never replaced.
+    A second claim, named after a hash of that content, lets only a single process replace the claim at a time. The
+    content of each claim is unique, so the claim of a live process is never replaced.
     """
     replacement = claim.parent.child(f"{claim.name}-{hashlib.sha256(abandoned).hexdigest()[:16]}")
     if not _acquire(access, replacement, content):

@@ -1,4 +1,4 @@
-"""Tokens, which name writes so that a repeated run writes nothing; each is a file in the subfolder `TOKENS_FOLDER`."""
+"""Tokens: a write with a token that the target already has writes nothing. Each token is a file in `TOKENS_FOLDER`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def token_file(token: str) -> str:
 
 
 def is_token_file(path: str) -> bool:
-    """Whether a path within a target is a token file; runs of a job with the same token share the name of the file."""
+    """Whether a path within a target is a token file; all runs of a write with the same token use the same path."""
     return path.startswith(f"{TOKENS_FOLDER}/")
 
 

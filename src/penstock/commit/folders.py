@@ -40,7 +40,7 @@ class PreparedFolders(PreparedMoves):
 
     @property
     def exclusive_paths(self) -> tuple[str, ...]:
-        """The folders, and the moved files that store the tokens of writes, as absolute paths."""
+        """The folders, and the moved token files, which show that a write is done, as absolute paths."""
         tokens = (name for name in self.moved_files if is_token_file(name))
         return tuple(f"{self.path}/{name}".rstrip("/") for name in (*self.folders, *tokens))
 
@@ -122,7 +122,7 @@ class PreparedFolders(PreparedMoves):
                 hint=f"{locations}. Keep one of them: move the new folder aside, or remove the old rows. Then run "
                 "`penstock recover`",
             )
-        super().finish(access)
+        super().finish(access)  # removes only hidden folders, as no target has a marker file any more
 
     def _sync(self, access: Access) -> None:
         sync_folders(access, (parent_of(path) for path in (self.path, *self.exclusive_paths, *self._moved_paths)))

@@ -41,12 +41,12 @@ COMMITTING: set[str] = set()
 class Journal:
     """The records that the sinks of a job commit together.
 
-    `job_id` and `job_name` (`job` and `name` in files) identify the job. `owner` is the process that commits; None once
-    it has released the journal. `parts` are the records of the sinks, in the order of their commits. `all_committed`
-    (`decided`) says whether all sinks have committed, so that recovery only has to remove replaced rows.
+    `job_id` and `job_name` (`job` and `name` in files) identify the job. `owner` is the process that commits, None
+    after its release of the journal. `parts` are the records of the sinks, in the order of their commits.
+    `all_committed` (`decided`) says whether all sinks have committed, so recovery only has to remove replaced rows.
     `commit_requested` (`asked`) says whether commits may have been requested: a record that `may_succeed_late` may then
     be committed after all processes have stopped. `rollback_started` (`back`) says that recovery must undo the commit,
-    because the owner has begun to: the owner has committed no irreversible record, and will not commit any.
+    because the owner has begun to: it has committed no irreversible record, and will not commit any.
     """
 
     path: str
@@ -82,7 +82,7 @@ class Journal:
         """Raise `CommitError` if recovery would reject a name in the journal; see `penstock.commit.names`."""
         for part in self.parts:
             try:
-                check_location(self.path, self.path)  # accepts any file system
+                check_location(self.path, self.path)  # the second argument accepts any file system
                 part.check_names()
             except (UntrustedJournalError, ValueError) as error:
                 raise CommitError(
@@ -209,8 +209,8 @@ def trusted_journals_of(access: Access, target: HadoopPath) -> Iterator[Journal]
 def journals_at(access: Access, folder: HadoopPath) -> list[str]:
     """Return the paths of the journals in a folder, and of the journals that pointers in the folder refer to.
 
-    Pointers, claims and leases without a journal are removed if their process is dead. Pointers of other users are not
-    followed, and files of other users are not removed.
+    Pointers, claims and leases without a journal are removed if the process of the commit is dead. Pointers of other
+    users are not followed, and files of other users are not removed.
     """
     journals = set()
     for file in folder.children_matching(f"{PREFIX}*"):
@@ -231,7 +231,7 @@ def journals_at(access: Access, folder: HadoopPath) -> list[str]:
 
 
 def _journal_path_of(access: Access, file: HadoopPath) -> str | None:
-    """Return the path of the journal that a file is, belongs to or points to; None for a pointer that is gone."""
+    """Return the path of the journal that a file is, belongs to or points to; None if the file is a removed pointer."""
     if file.name.endswith(".ref"):
         content = read_trusted(access, file, LARGEST_POINTER)
         if content is None:

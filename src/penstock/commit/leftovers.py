@@ -13,8 +13,8 @@ from penstock.spark.io.filesystem import HadoopPath
 if TYPE_CHECKING:
     from penstock.commit.prepared import Access
 
-_STAGING = re.compile(r"\.penstock-(.+?)-[0-9a-f]{12}(-[0-9a-f]{8}-\d+-[0-9a-f]{8})?(-.*)?")
-"""Name of a hidden folder: the target's name, a random number, perhaps the `Owner.tag` of its process and a suffix."""
+_HIDDEN_FOLDER = re.compile(r"\.penstock-(.+?)-[0-9a-f]{12}(-[0-9a-f]{8}-\d+-[0-9a-f]{8})?(-.*)?")
+"""Name of a hidden folder: target, random number, perhaps `Owner.tag` of its process, perhaps a suffix (``-old``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ def find_leftovers(access: Access, path: str) -> list[Leftover]:
     target = HadoopPath(access.bridge, path).resolved
     parent = target.parent
     needed: set[str] = set()
-    unreadable_tags: set[str] = set()
+    untrusted_tags: set[str] = set()
     for journal_path in {*journals_at(access, parent), *journals_at(access, target)}:
         journal = read_if_trusted(access, journal_path)
-        if journal is None:  # an untrusted journal, which may need any folder of its process
-            unreadable_tags |= tags_in(journal_path)
+        if journal is None:  # untrusted: another user may have written it, and it may need any folder of its process
+            untrusted_tags |= tags_in(journal_path)
         else:
             needed |= {folder for part in journal.parts for folder in part.hidden_folders}
     leftovers = []
     for folder in [*parent.children_matching(".penstock-*"), *target.children_matching(".penstock-*")]:
-        staging = _STAGING.fullmatch(folder.name)
-        if staging is None or (str(folder.parent) == str(parent) and staging[1] != target.name):
+        match = _HIDDEN_FOLDER.fullmatch(folder.name)
+        if match is None or (str(folder.parent) == str(parent) and match[1] != target.name):
             continue
         if str(folder) in needed or not folder.is_folder():  # not a folder: a journal, pointer, claim or lease
             continue
-        holds_target_rows = folder.name.endswith("-old") and not folder.parent.child(staging[1]).exists()
-        is_removable = staging[2] and not holds_target_rows and folder.is_removable
-        is_used = tag_is_alive(staging[2]) if is_removable and not tags_in(staging[2]) & unreadable_tags else None
+        has_only_copy = folder.name.endswith("-old") and not folder.parent.child(match[1]).exists()
+        is_removable = match[2] and not has_only_copy and folder.is_removable
+        is_used = tag_is_alive(match[2]) if is_removable and not tags_in(match[2]) & untrusted_tags else None
         leftovers.append(Leftover(str(folder), is_used))
     return leftovers

@@ -25,7 +25,7 @@ _CROSS_DEVICE_HINT = (
 
 @dataclass(frozen=True)
 class PreparedMoves(Prepared):
-    """Files or folders that are moved from the folder `staging` into the target folder `path`."""
+    """Commit record of files or folders that a commit moves from the folder `staging` into the folder `path`."""
 
     is_reversible: ClassVar[bool] = True
 
@@ -54,14 +54,14 @@ class PreparedMoves(Prepared):
 
     @abstractmethod
     def _move(self, access: Access, names: tuple[str, ...]) -> None:
-        """Move the files `names` into the target, and also all folders of the record, which are not in `names`."""
+        """Move the files `names` of the record, and all folders of the record, into the target."""
 
     def commit(self, access: Access) -> None:
         """Move all files and folders into the target; skip those that an earlier attempt has moved."""
         self._move(access, self._moved_names)
 
     def complete(self, access: Access) -> None:
-        """Like `commit`, but skip files that are no longer staged: they were moved, and may have been removed since."""
+        """Like `commit`, but accept that files moved by an earlier attempt were removed from the target since."""
         staging = HadoopPath(access.bridge, self.staging)
         self._move(access, tuple(name for name in self._moved_names if staging.child(name).exists()))
 
@@ -71,7 +71,7 @@ class PreparedMoves(Prepared):
             HadoopPath(access.bridge, folder).delete()
 
     def _remove_files(self, access: Access) -> None:
-        """Remove the moved files from the target, except a ``_SUCCESS`` or token file that another run has written."""
+        """Remove the moved files, except a ``_SUCCESS`` or token file (the id of a write) of another run."""
         staging, target = HadoopPath(access.bridge, self.staging), HadoopPath(access.bridge, self.path)
         for name in reversed(self._moved_names):
             file = target.child(name)
@@ -83,7 +83,7 @@ class PreparedMoves(Prepared):
                 file.delete()
 
     def _remove_new_folders(self, access: Access, new_folders: tuple[str, ...]) -> None:
-        """Remove the new folders that are empty or have only ``_SUCCESS``, the deepest first; others may be in use."""
+        """Remove the new folders without files but ``_SUCCESS``: the deepest first, the target (named "") last."""
         target = HadoopPath(access.bridge, self.path)
         for name in sorted(new_folders, key=lambda relative: (bool(relative), relative.count("/")), reverse=True):
             folder = target.child(name) if name else target
@@ -115,13 +115,13 @@ def move_files(access: Access, staging: str, path: str, names: Iterable[str]) ->
         try:
             move(source, target)
         except SinkError:
-            if name != SUCCESS_MARKER or not target.exists():
+            if name != SUCCESS_MARKER or not target.exists():  # another job may have just written ``_SUCCESS``
                 raise
 
 
 def sync_folders(access: Access, paths: Iterable[str]) -> None:
     """Sync the entries of folders to disk, so that moves into and out of the folders survive a loss of power."""
-    folder: HadoopPath | None = None
+    folder: HadoopPath | None = None  # `at` reuses the file system of the previous folder
     for path in sorted(set(paths)):
         folder = HadoopPath(access.bridge, path) if folder is None else folder.at(path)
         folder.sync_entries()

@@ -1,7 +1,7 @@
-"""Comparison of paths, and checks of the paths and names in a commit journal before recovery uses them.
+"""Comparison of paths, and checks of the paths and names in a commit journal (the list of what a commit changes).
 
 The checks raise `ValueError` for an invalid name. Only journals of the same user are trusted (`penstock.commit.trust`),
-but a trusted journal may be damaged, or trusted by mistake. It must not affect paths outside its targets.
+but a trusted journal may be damaged, or trusted by mistake. Recovery must not affect paths outside its targets.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(?=/|$)")  # the scheme and bucket of a path
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(?=/|$)")  # scheme, and bucket or server
 _SCHEMES_WITHOUT_BUCKET = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
 """File systems whose server has several names or may be omitted; in other URIs the authority is a bucket."""
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 STAGING_SUFFIX = r"[0-9a-f]{12}(-[0-9a-f]{8}-\d{1,10}-[0-9a-f]{8})?"
-"""Regular expression of a staging folder's suffix: a random number, and perhaps the `Owner.tag` of its process."""
+"""Regular expression of a staging folder's suffix: a random number and, optionally, the `Owner.tag` of its process."""
 STAGED_FOLDER = re.compile(r"penstock-[0-9a-f]{12}")
 """Name of a folder of new files inside a table of Delta or Iceberg."""
 
 
 def location_of(path: str) -> str:
-    """Return a path in a form for comparison: without scheme, and with the symbolic links of this machine resolved.
+    """Return a path in a form for comparison: without scheme and server, and with local symbolic links resolved.
 
-    Jobs that see the same journal use the same file system, so its scheme and server are dropped: an object store has
+    Jobs that see the same journal use the same file system, so scheme and server are dropped: an object store has
     several schemes (``s3a:``, ``s3:``), and a server of HDFS may have several names. The bucket remains, because a
     journal may name targets in several buckets.
     """
@@ -72,7 +72,7 @@ def check_files(names: Iterable[str]) -> None:
 
 
 def check_staging(staging: str, target: str) -> None:
-    """Reject a folder that is not named as a staging folder of a target: beside it or, as for a volume, inside it."""
+    """Reject `staging` unless it is named as a staging folder beside `target` or, for a volume, inside `target`."""
     check_path(target)
     check_path(staging)
     parent, _, name = staging.rpartition("/")
@@ -84,13 +84,13 @@ def check_staging(staging: str, target: str) -> None:
 
 
 def check_within(path: str, folder: str, name_pattern: re.Pattern[str] | None = None) -> None:
-    """Reject a path that is not below a folder, or whose last component does not match a pattern."""
+    """Reject a path that is not below a folder, or whose last component does not match `name_pattern` (if set)."""
     check_path(folder)
     check_path(path)
     (system, inner), (folder_system, outer) = _split_uri(path), _split_uri(folder)
     # A catalog may omit the file system or server of a table's folder: Spark's defaults apply then.
-    has_default = folder.startswith("/") or (folder_system.endswith("://") and system.startswith(folder_system))
-    is_below = inner.startswith(f"{outer}/") and (system == folder_system or has_default)
+    uses_defaults = folder.startswith("/") or (folder_system.endswith("://") and system.startswith(folder_system))
+    is_below = inner.startswith(f"{outer}/") and (system == folder_system or uses_defaults)
     if not is_below or (name_pattern is not None and name_pattern.fullmatch(path.rpartition("/")[2]) is None):
         raise ValueError(f"{path!r} is not a folder that Penstock creates within {folder!r}")
 

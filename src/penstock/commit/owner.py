@@ -115,4 +115,4 @@ def _start_time(pid: int) -> str | None:
         fields = _read_stat(pid).rpartition(")")[2].split()
     except OSError:  # not Linux, or a /proc that hides the processes of other users (hidepid)
         return "" if _process_exists(pid) else None
-    return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does not run
+    return None if fields[0] in {"Z", "X"} else fields[19]  # state (Z: a zombie, which does not run), start time

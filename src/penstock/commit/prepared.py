@@ -50,7 +50,7 @@ class Prepared(ABC):
     """Whether a commit may still succeed after its request returned an error, or the requesting process died.
 
     Such a commit is undone only if it has certainly failed, because otherwise the table may soon refer to its files.
-    It is requested again, which is safe: a table accepts at most a single commit onto each of its versions.
+    Recovery requests it again, which is safe: a table accepts at most a single commit onto each of its versions.
     """
 
     def __init_subclass__(cls) -> None:
@@ -112,7 +112,7 @@ class Prepared(ABC):
         """Do or check what the commit needs, without making rows visible; called once, in the process of the job."""
 
     def is_already_committed(self, access: Access) -> bool:  # noqa: ARG002
-        """Whether `prepare` or `make_ready` has detected that another run has committed the rows already."""
+        """Whether the sink's `prepare` or `make_ready` has detected that another run has committed the rows already."""
         return False
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Prepared(ABC):
         """Make the rows visible.
 
         Raise `CommitUnknownError` if the commit was requested and may still succeed. Any other exception means that
-        this call has not committed and cannot commit later. Penstock calls `is_committed` nevertheless.
+        this call has not committed and cannot commit later. Penstock verifies that with `is_committed`.
         """
 
     def check_names(self) -> None:  # noqa: B027
@@ -206,7 +206,7 @@ def _has_type(value: Any, annotation: str) -> bool:
 
 
 def is_supported(record: Mapping[str, Any]) -> bool:
-    """Whether this release supports the kind of a record and all of its keys."""
+    """Whether this release supports the kind and all keys of a record and of the records nested in it."""
     record_class = _CLASSES.get(str(record.get("kind")))
     if record_class is None or not set(record) <= {"kind", *map(_json_key, fields(record_class))}:
         return False
@@ -220,7 +220,7 @@ def _as_tuples(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PreparedUnknown(Prepared):
-    """A record of an unknown kind or a newer release. Jobs at its target wait for its commit, but cannot recover it."""
+    """A record of an unknown kind or a newer release: other jobs wait for its commit, but cannot recover the commit."""
 
     kind: ClassVar[str] = "unknown"
     is_reversible: ClassVar[bool] = False
@@ -254,7 +254,7 @@ class PreparedUnknown(Prepared):
     commit = is_committed = undo = finish = check  # all of these raise, too
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON object of the journal."""
+        """Return the JSON object of the record unchanged."""
         return dict(self.record)
 
 
@@ -269,7 +269,7 @@ def _nested_strings(record: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 def prepared_or_unknown(record: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
-    """Return the record of a JSON object, `PreparedUnknown` if unsupported; raise `TypeError` for other JSON."""
+    """Return the record of a JSON object, `PreparedUnknown` if it, or the version of its journal, is unsupported."""
     if not isinstance(record, dict):
         raise TypeError("a record is not a mapping")
     return prepared_from_dict(record) if is_of_this_version and is_supported(record) else PreparedUnknown(record)

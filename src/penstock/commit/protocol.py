@@ -74,7 +74,7 @@ class JournalFile:
         self.begin(on_wait)
 
     def check(self) -> None:
-        """Raise `CommitError` if another process has taken over the commit because its lease was not renewed."""
+        """Raise `CommitError` if another process has taken over the commit: this process did not renew its lease."""
         claim = HadoopPath(self._access.bridge, claim_of(self.journal.path))
         is_claimed = claim.exists() and not is_foreign(claim)
         if is_claimed or not HadoopPath(self._access.bridge, self.journal.path).exists():
@@ -85,7 +85,7 @@ class JournalFile:
             )
 
     def record_request(self) -> None:
-        """Record that commits which `may_succeed_late` are about to be requested; raise `CommitError` as `check`."""
+        """Record that commits which `may_succeed_late` will be requested next; raise `CommitError` as `check` does."""
         changed = replace(self.journal, commit_requested=True)
         if changed.may_succeed_late:
             self.check()
@@ -95,8 +95,8 @@ class JournalFile:
     def record_rollback(self, *, has_foreign_token: bool) -> None:
         """Record that the commit is about to be undone, if a later process could otherwise complete it.
 
-        `has_foreign_token` says whether another run has written the same token during the commit; a later process would
-        mistake that token for a commit of this job. Raise `CommitError` as `check` does.
+        `has_foreign_token` says whether another run with the same idempotency token has committed in the meantime; a
+        later process would mistake that token for a commit of this job. Raise `CommitError` as `check` does.
         """
         if has_foreign_token or self.journal.may_succeed_late:
             self.check()
@@ -160,12 +160,12 @@ class Commit:
         self._before_commit = before_commit or (lambda: None)
         self._prepared: dict[int, Prepared | None] = {}  # by index of the sink
         self._journal: JournalFile | None = None
-        self._is_irreversible = False
+        self._is_irreversible = False  # whether rows are visible that cannot be removed again
         self._is_taken_over = False  # by another process
         self._uncommitted: list[Prepared] = []  # after an error: irreversible records not, or maybe not, committed
 
     def run(self) -> None:
-        """Commit all sinks: first those that can be undone, last those that cannot.
+        """Commit all sinks: first reversible records, then sinks without a record, last irreversible records.
 
         Raise `CommitError` if some sinks have committed irreversibly and others could not, or the outcome is unknown. A
         later process completes the commit. After any exception, the caller calls `fail`.
@@ -277,7 +277,7 @@ class Commit:
             self._journal.update(self._parts(), self._on_wait)
 
     def _prepare_again(self) -> bool:
-        """Prepare sinks again: targets may have changed before the journal was visible. Return if a record changed."""
+        """Prepare sinks again, as targets may change until the journal is visible; return whether a record changed."""
         before = dict(self._prepared)
         for index, part in before.items():
             if part is not None and (part.exclusive_paths or part.extended_folders):
@@ -329,7 +329,7 @@ class Commit:
                     break
                 if not (self._is_irreversible or is_unknown or self._is_visible(part.has_begun, remaining, error)):
                     raise
-                self._is_irreversible |= not is_unknown
+                self._is_irreversible |= not is_unknown  # here, some rows are visible or the outcome is unknown
                 if attempt == _ATTEMPTS - 1:
                     self._uncommitted = list(remaining)
                     if is_unknown:

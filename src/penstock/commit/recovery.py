@@ -64,11 +64,11 @@ def plan_recovery(access: Access, path: str) -> Recovery:
 
 
 def recover(access: Access, path: str) -> Recovery:
-    """Complete or undo the commit of a journal, unless its process is alive.
+    """Complete or undo the commit of a journal, unless the committing process is alive.
 
     The commit is completed if all sinks have committed, or an irreversible sink has committed or may still do so.
-    Otherwise, or if its rollback has begun, it is undone. Raise `UntrustedJournalError` if the journal, or the claim
-    on it, may come from another user; nothing is changed then.
+    Otherwise, or if its rollback has begun, it is undone. Raise `UntrustedJournalError` and change nothing if another
+    user may have written the journal, or the claim (the lock of a process that recovers the journal).
     """
     first_read = read_journal(access, path)
     if first_read is None:
@@ -128,12 +128,12 @@ def _complete_or_undo(access: Access, journal: Journal) -> Outcome:
 def _choose_outcome(access: Access, journal: Journal) -> Outcome:
     if journal.rollback_started:
         return Outcome.UNDONE
-    if journal.all_committed or any(_has_committed(access, part) for part in journal.parts) or journal.may_succeed_late:
+    if journal.all_committed or any(_has_begun(access, part) for part in journal.parts) or journal.may_succeed_late:
         return Outcome.COMPLETED
     return Outcome.UNDONE
 
 
-def _has_committed(access: Access, part: Prepared) -> bool:
+def _has_begun(access: Access, part: Prepared) -> bool:
     if part.is_reversible:
         return False
     try:
@@ -162,8 +162,8 @@ def wait_for_other_commits(access: Access, journal: Journal, on_wait: Callable[[
     """Wait until no other commit runs whose files, or whose rollback, conflict with this commit.
 
     Every commit writes its journal, then looks for other journals. If two commits see each other's journal, the commit
-    whose journal has the later file name removes it while it waits, to avoid a deadlock. `on_wait` is called during the
-    wait, and may raise to cancel. Raise `CommitError` if the other commits do not end within `WAIT_TIMEOUT`.
+    whose journal's name sorts last removes its journal while it waits, to avoid a deadlock. `on_wait` is called during
+    the wait, and may raise to cancel. Raise `CommitError` if the other commits do not end within `WAIT_TIMEOUT`.
     """
     deadline = time.monotonic() + WAIT_TIMEOUT
     while others := _conflicting_journals(access, journal):
@@ -178,7 +178,7 @@ def wait_for_other_commits(access: Access, journal: Journal, on_wait: Callable[[
 
 
 def wait_for_commits_at(access: Access, target: HadoopPath) -> None:
-    """Wait until no commit to a target runs, as it may still be undone; raise `CommitError` after `WAIT_TIMEOUT`."""
+    """Wait until no commit to a target runs, so that its rows are final; raise `CommitError` after `WAIT_TIMEOUT`."""
     deadline = time.monotonic() + WAIT_TIMEOUT
     for journal in trusted_journals_of(access, target):
         _wait_for(access, journal, deadline, lambda: None)

@@ -114,9 +114,9 @@ class Configuration:
     ) -> Configuration:
         """Return a copy of this configuration in which `properties` override values, and `options` override both.
 
-        Only keys with the prefix are read. `options` are those of the writer, or the OPTIONS of the table. For unknown
-        keys or invalid values in them, raise `ConfigError`. `properties` are the TBLPROPERTIES of the table. Unknown
-        keys and invalid values (logged) in them are ignored, because other engines may use the same keys.
+        Only keys with the prefix are read. `options` are those of the writer, or the OPTIONS of the table. If they have
+        unknown keys or invalid values, raise `ConfigError`. `properties` are the TBLPROPERTIES of the table. Unknown
+        keys and invalid values (logged) in the properties are ignored: other engines may use the same keys.
         """
         allowed = {key: option for key, option in _OPTIONS_BY_KEY.items() if key.startswith(prefix)}
         overrides = dict(_valid_properties({key: text for key, text in properties.items() if key in allowed}, table))

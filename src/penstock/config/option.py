@@ -47,8 +47,8 @@ def parse_size(value: object) -> int:
 def parse_duration(value: object) -> float:
     """Return a duration, such as ``"30 s"`` or ``"3 min"``, in seconds.
 
-    Text without a unit is in milliseconds, as is an integer. A float is in seconds: it was parsed before. Raise
-    `ValueError` if the text is not a duration.
+    Text without a unit is in milliseconds, as is an integer. A float is in seconds, like the result of this function.
+    Raise `ValueError` if the text is not a duration.
     """
     if isinstance(value, float):
         return value
@@ -111,7 +111,7 @@ class Option:
     """Declaration of an option, from which parsing, checks and docs are derived.
 
     If `default` is None, the option may be unset. `minimum` and `maximum` are inclusive bounds of numbers, `choices`
-    the values of an enumeration (in upper or lower case), and `aliases` alternative keys.
+    the values of an enumeration (case is ignored), and `aliases` alternative keys.
 
     >>> Option("retry.wait", DURATION, "The pause before a retry.", default=5.0).parse("2 min", "job.py")
     120.0
@@ -154,7 +154,7 @@ class Option:
         return show_exact_seconds(value) if self.kind is DURATION and isinstance(value, float) else str(value)
 
     def parse(self, value: object, origin: str) -> Value:
-        """Return the typed value of an option that was set in `origin`.
+        """Return the typed value; `origin` says where the option was set, for messages.
 
         Raise `ConfigError` if the value is not of the option's kind, or outside its bounds or choices.
         """

@@ -53,13 +53,13 @@ class Estimate:
     what
         What is estimated, such as ``bytes read from orders``.
     actual
-        The value that was measured later, None if unknown.
+        The value that was measured later, or a lower bound of it (`is_least`); None if unknown.
     is_most
         Whether the estimate is an upper bound: then a smaller actual value is not a miss.
     limit
         The limit that the decision compared the estimate with, or None. An actual value on its other side is a miss.
     is_least
-        Whether only a lower bound of the actual value could be measured.
+        Whether `actual` is only a lower bound of the actual value, because no more could be measured.
     """
 
     what: str
@@ -152,7 +152,7 @@ class EstimateRecord:
 
     @property
     def severity(self) -> tuple[bool, float]:
-        """Sort key of a miss, larger if it is worse; misses without a factor (a value is 0) are the worst."""
+        """Sort key of a miss, larger for a worse miss; misses without a factor (a value is 0) are the worst."""
         if self.actual and self.estimated:
             return False, self.missed_by or 0.0
         return True, max(self.estimated, self.actual or 0.0)

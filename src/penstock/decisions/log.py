@@ -73,7 +73,7 @@ class NodeRef:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """The ids of the operators that it refers to."""
+        """The operator's id, as the only element."""
         return (self.id,)
 
 
@@ -211,7 +211,7 @@ class Decision(Choice):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The ids of its operators in the stream graph; the web page of their vertex shows the decision."""
+        """The ids of the subject's operators in the stream graph; the web page of their vertex shows the decision."""
         return self.subject.node_ids
 
     def as_dict(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class DecisionLog:
 
     def __init__(self, listener: DecisionListener | None = None) -> None:
         self._decisions: list[Decision] = []
-        self._by_node: dict[int, list[int]] = {}
+        self._by_node: dict[int, list[int]] = {}  # ids of decisions, by the id of the operator
         self._listener = listener
         self._lock = threading.Lock()
 
@@ -286,7 +286,7 @@ class DecisionLog:
         return decision
 
     def settle(self, decision_id: int, **outcome: float | str | None) -> None:
-        """Add values to the outcome of a decision, without those that are None."""
+        """Add the values that are not None to the outcome of a decision."""
         new_values = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
             decision = self._decisions[decision_id]
@@ -325,10 +325,10 @@ class DecisionLog:
         because: str,
         applies_to: Callable[[Decision], bool] | None = None,
     ) -> None:
-        """Record a fallback: `instead` describes what was done in place of the decisions of a kind about an operator.
+        """Record that decisions of a kind about an operator were not carried out, and what was done `instead`.
 
-        `because` is the reason, as a clause. `applies_to` selects from these decisions, None for all. If no decision is
-        selected, the fallback is recorded as a new decision.
+        `because` is the reason, as a clause. `applies_to` selects from these decisions; None selects all. If no
+        decision is selected, the fallback is recorded as a new decision.
         """
         replaced = [
             decision for decision in self.of(subject.node_ids, kind) if applies_to is None or applies_to(decision)

@@ -17,7 +17,7 @@ class DecisionRecord:
     Parameters
     ----------
     is_shown
-        Whether users see the decision; true after a fallback or a missed estimate.
+        Whether users see the decision; always true after a fallback or a missed estimate.
     instead, because
         The fallback if the decision could not be carried out (`not_shuffled` is then None), and its reason; else empty.
     chunks
@@ -70,7 +70,7 @@ class DecisionRecord:
         )
 
     def concerns(self, vertex_id: str, nodes: Iterable[str]) -> bool:
-        """Whether the decision is about a vertex or its operators; logs of older releases name only the vertex."""
+        """Whether the decision is about a vertex or any of its operators; older logs name only the vertex."""
         if "nodes" in self.values:
             return not set(self.nodes).isdisjoint(nodes)
         return str(self.values["subject"]).startswith(f"{vertex_id} ")

@@ -21,7 +21,7 @@ _UNAVAILABLE: dict[str, str] = {}
 """For each application id, why the executors of the application cannot run DuckDB."""
 _REASON_PATTERN = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
 _WORKER_ERRORS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure", NOT_NATIVE)
-"""Parts of the error of a stage whose Python worker failed or was killed, alone or with its executor."""
+"""Substrings, any of which is in the error of a stage whose Python worker (or its executor) failed or was killed."""
 
 
 def unavailable_reason(bridge: Bridge) -> str | None:
@@ -74,7 +74,7 @@ def failure_reason(bridge: Bridge, error: Exception) -> str | None:
 
 def record_failure(bridge: Bridge, plan: Any, reason: str) -> None:
     """Record why DuckDB failed for a plan, so that DuckDB is not tried for it again (``NativeFailures.java``)."""
-    if FILE_CHANGED not in reason:  # the next query plans with the changed file
+    if FILE_CHANGED not in reason:  # the next query is planned with the changed file
         bridge.helper("NativeFailures").record(plan, reason)
 
 

@@ -1,6 +1,6 @@
 """Physical operators that run DuckDB, and exchanges whose rows are batches of columns.
 
-Uses ``MapInArrowExec``, ``ShuffleExchangeExec`` and ``ColumnsToRows.java``.
+A *part* is a subplan that DuckDB computes. Uses ``MapInArrowExec``, ``ShuffleExchangeExec``, ``ColumnsToRows.java``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RowCounters:
         self.root = root
 
     def report(self) -> None:
-        """Record the rows read as metrics of the leaf that replaces the part's scan; do nothing if it has no scan."""
+        """Record the rows read as metrics of the leaf that replaces the part's scan; do nothing without a scan."""
         if self.leaf is not None:
             self._bridge.helper("NativeParts").recordScan(self.leaf, self.root, self.read.value)
 
@@ -90,7 +90,7 @@ def native_operator(session: Session, root: Any, part: PartFacts, function: Part
     operator.copyTagsFrom(physical)
     if function.scatter is not None:
         return operator
-    return bridge.helper("NativeParts").withDecimals(operator, root.output())
+    return bridge.helper("NativeParts").withDecimals(operator, root.output())  # short decimals arrive as integers
 
 
 def map_in_arrow(df: Any, function: Callable[[Any], Any], schema: str) -> Any:
@@ -109,9 +109,9 @@ def wire_ddl(columns: Sequence[Column]) -> str:
 
 
 def exchange_columns(session: Session, replaced: Any, root: Any, scatter: ScatterFacts, batches: Any) -> Any:
-    """Return the operator that exchanges the rows of a part, which `batches` returns as column batches, and reads them.
+    """Return the operator that exchanges a part's column batches, which `batches` computes, and reads their rows.
 
-    `replaced` is the exchange above the part, or the root of the part if Spark adds the exchange later.
+    `replaced` is the exchange above the part, or the root of the part if Spark would add the exchange later.
     """
     bridge = session._bridge
     routing_number = items(batches.output())[0]

@@ -14,7 +14,7 @@ MAX_OUTPUT_RATIO = 0.1
 DuckDB saves about 60 ns per input row, and each output row costs Spark about 400 ns more (TPC-H, scale 10).
 """
 MIN_VALUES = 20_000_000
-"""Minimum number of values read: DuckDB saves about 8 ns per value, and starts in a tenth of a second (TPC-DS)."""
+"""Minimum number of values (rows times columns) to read: DuckDB saves about 8 ns each, and starts in 0.1 s (TPC-DS)."""
 MIN_SCATTERED_ROWS = 1_000_000
 """Minimum number of rows read if the output can be exchanged as columns, which also speeds up the next stage."""
 MIN_INPUT_ROWS = 10_000
@@ -31,7 +31,7 @@ MIN_BATCH_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class ScatterFacts:
-    """How the rows of a part are exchanged: the positions of the hashed columns, and the number of subpartitions."""
+    """How a part's rows are exchanged: the positions of the hashed columns, and the partitions of the exchange."""
 
     keys: tuple[int, ...]
     subpartitions: int
@@ -47,8 +47,8 @@ class PartFacts:
     `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
     `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
 
-    The part joins `build_count` broadcast sides and the key sets `key_set_numbers` (keys of dynamic filters, see
-    `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
+    The part joins `build_count` broadcast sides and the key sets numbered `key_set_numbers` (keys of dynamic filters,
+    see `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
     written bytes of the inputs that a task reads. `aggregates` says whether the part contains an aggregate. `scatter`
     is the hash exchange directly above the part; None if its rows cannot be exchanged as columns. `above_reason` says
     why DuckDB cannot compute the operator above; None if there is none or it is an exchange.
@@ -87,9 +87,9 @@ class PartFacts:
         return cls(declined_reason=None, **{**facts, **typed})
 
     def too_small_reason(self, tasks: int, task_rows: int) -> str | None:
-        """Return why starting DuckDB, or building join tables in each task, costs more than it saves; else None.
+        """Return why starting DuckDB, or building hash tables in each task, costs more than DuckDB saves; else None.
 
-        Each of the `tasks` reads `task_rows` rows. For a part with inputs, only its largest task counts: `tasks` is 1.
+        Each of the `tasks` reads `task_rows` rows. For a part with inputs, `tasks` is 1: only its largest task counts.
         """
         if self.inputs:
             minimum = MIN_INPUT_ROWS
@@ -114,7 +114,7 @@ class PartFacts:
         return None
 
     def too_many_rows_reason(self, output_ratio: float) -> str | None:
-        """Return why Spark is faster for a part with this ratio of output to input rows, None if it is not."""
+        """Return why Spark is faster for a part with this ratio of output to input rows, None if DuckDB is faster."""
         if self.aggregates or output_ratio <= MAX_OUTPUT_RATIO:
             return None
         reason = f"{output_ratio:.0%} of the rows remain, and returning them to Spark would cost more than DuckDB saves"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.native")
 
 _SAMPLED_ROW_GROUPS = 3
-"""Several, because the rows of a single row group may be similar: tables are often sorted by time."""
+"""Number of row groups to sample: several, as the rows of a row group may be similar in a table sorted by time."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class NativeParts:
         return self.failure is None and any(part.declined_reason is None for part in self.fragments)
 
     def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Return a plan, to which Spark has not added exchanges yet, with DuckDB operators for parts of it."""
+        """Return a plan with DuckDB operators for parts of `plan`, to which Spark has not added exchanges yet."""
         if self.failure is not None:
             return plan
         try:
@@ -87,7 +87,7 @@ class NativeParts:
         for index, part in enumerate(self.fragments):
             if part.declined_reason is not None:
                 continue
-            root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)
+            root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)  # of this part
             function = self._function(session, root, part)
             if isinstance(function, str):
                 self.fragments[index] = replace(part, declined_reason=function)
@@ -135,14 +135,14 @@ class NativeParts:
         output_ratio = sample.output_ratio(function)
         for table in tables.values():
             table.__dict__.pop("_value", None)  # release the copy that the sample has loaded into the driver
-        scatter = _scatter(part, output_ratio * sample.task_rows)
+        scatter = _scatter(part, output_ratio * sample.task_rows)  # without it, Spark exchanges rows, which is slower
         return replace(function, scatter=scatter) if scatter else part.too_many_rows_reason(output_ratio) or function
 
     def report_rows(self, bridge: Bridge) -> None:
         """Add the rows that DuckDB has read to the metrics of the executed plan, and record failures.
 
-        This is called after Spark has computed the parts that failed. If a user's function was the cause, Spark has
-        failed, too, so this is not called and DuckDB is not blamed.
+        If DuckDB failed, this is called only if Spark has then computed the rows. If a user's function was the cause,
+        Spark fails, too, so no failure of DuckDB is recorded.
         """
         for counters in self._counters:
             counters.report()
@@ -158,7 +158,7 @@ class NativeParts:
     def rows_returned(self) -> int | None:
         """The number of rows that DuckDB has returned to the exchange of the executed plan.
 
-        None if DuckDB has not computed exactly one part, or if the count is 0, as counts of Python workers can be lost.
+        None if DuckDB has computed no part or several, or if the count is 0, as counts of Python workers can be lost.
         """
         return self._counters[0].returned.value or None if len(self._counters) == 1 else None
 
@@ -212,7 +212,7 @@ def _scatter(part: PartFacts, task_rows: float) -> Scatter | None:
 
 
 def _has_part(plan: Any) -> bool:
-    """Whether DuckDB computes a part of the last stage of a plan."""
+    """Whether DuckDB computes a part of the last stage of a plan; Spark shows the part's function by its class."""
     maps_batches = class_name(plan) in {"MapInArrowExec", "PythonMapInArrowExec"}
     if maps_batches and str(plan.func()).startswith(f"{PartFunction.__name__}("):
         return True

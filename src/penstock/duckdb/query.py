@@ -34,16 +34,16 @@ _SINGLE_TASK_BYTES = 16 << 20
 """Up to this size, a single task reads a result, so the operators above need no exchange. It is less than Spark's
 advisory size of 64 MiB, because results are compressed better than Spark's rows."""
 _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
-"""Parts of names of Spark operators that may take long per row, so that their input needs several tasks."""
+"""Substrings of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
     """An optimized plan and the parts of it that DuckDB can compute; see also `penstock.engine.interface.EngineQuery`.
 
-    `has_late_values` says whether Spark computes values above an aggregate that may fail for rows which a filter or
-    join further above drops: Spark must not compute these values early. `_normalized` is the normalized plan
-    (``NativeNormalization.java``), and the parts replace its subplans `_subplans`.
+    `has_late_values` says whether Spark computes, above an aggregate, values that may fail for rows that a filter or
+    join further above drops. Spark must not compute these values before that operator. `_normalized` is the normalized
+    plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`.
     """
 
     plan: LogicalPlan
@@ -100,7 +100,7 @@ class NativePlan:
         """Compute a part in a Spark job; return a leaf that reads its materialized rows and replaces `subplan`."""
         bridge, session = subplan._bridge, subplan._bridge.session
         if not is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
-            session = clone_with(session, {"spark.sql.adaptive.enabled": "true"})
+            session = clone_with(session, {"spark.sql.adaptive.enabled": "true"})  # else `write` runs no stage
         function = replace(part, memory=memory, threads=threads)
         wire_rows = map_in_arrow(bridge.spark.range(0, 1, 1, 1), function, wire_ddl(part.columns))
         output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(wire_rows, subplan.output))

@@ -1,8 +1,8 @@
 """The protocols that a native engine implements.
 
-An engine computes fragments of a vertex's physical plan in the tasks that Spark would run (`FragmentRewriter`), and
-queries, except for a *rest* of operators, in a single task (`EngineQuery`). It must return Spark's rows and errors, and
-decline a fragment or query if it cannot guarantee that. If the engine fails, Spark computes the rows.
+An engine computes parts of a vertex's physical plan (*fragments*) in the tasks that Spark would run, and queries in a
+single task (`EngineQuery`), except for operators at the top (the *rest*), which Spark computes. The engine must return
+Spark's rows and errors, and decline a fragment or query if it cannot. If the engine fails, Spark computes the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FragmentRewriter(StageRewriter, Protocol):
 
     @property
     def fragments(self) -> Sequence[Fragment]:
-        """The fragments of the latest plan."""
+        """The fragments of the plan that was rewritten last."""
 
     @property
     def failure(self) -> str | None:
@@ -47,7 +47,7 @@ class FragmentRewriter(StageRewriter, Protocol):
 
 
 class EngineQuery(Protocol):
-    """An optimized query whose parts the engine computes, and Spark the operators above them, the *rest*."""
+    """An optimized query of which the engine computes parts, and Spark the operators above these parts (the *rest*)."""
 
     @property
     def plan(self) -> LogicalPlan:
@@ -108,7 +108,7 @@ class NativeEngine(Protocol):
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
         """Return the predicate that tests whether the engine computes an optimized plan completely, as a single query.
 
-        Spark's planner evaluates the predicate for small queries, so it must not call Python.
+        Spark's planner evaluates the predicate for small queries, so the predicate must not call Python.
         """
 
     def query(self, plan: LogicalPlan) -> EngineQuery | str:

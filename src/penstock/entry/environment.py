@@ -158,7 +158,7 @@ class Environment(ResultActions):
         return self.spark.sql(statement, arguments or None)
 
     def write(self, df: DataFrame, sink: Sink | DataFrameSinkProvider, parallelism: int | None = None) -> None:
-        """Register a sink. `execute` runs all registered sinks as a single job, which computes shared parts once.
+        """Register a sink. `execute` runs registered sinks as a single job, which computes common subplans only once.
 
         `execute` runs the sinks that its thread registered, or those of all threads if its thread registered none.
 
@@ -173,7 +173,7 @@ class Environment(ResultActions):
         sink
             The target, or a `DataFrameSinkProvider`, which may add operators before its targets.
         parallelism
-            The number of writing tasks; None for the parallelism of the sink, or that of the operators before it.
+            The number of writing tasks; None for that of the sink, or else that of the operators before the sink.
         """
         check_data_frame(df, "write")
         if not isinstance(sink, Sink | DataFrameSinkProvider):
@@ -231,7 +231,7 @@ class Environment(ResultActions):
     def explain(self, df: DataFrame | None = None, *, analyze: Literal[True]) -> Analysis: ...
 
     def explain(self, df: DataFrame | None = None, *, analyze: bool = False) -> ExplainedPlan | Analysis:
-        """Return the plan and the decisions with their reasons, of the registered sinks if `df` is None.
+        """Return the plan of `df`, or of the registered sinks if it is None, and the decisions with their reasons.
 
         By default, no data is read. With `analyze`, the query runs, and the result has the actual values of each step
         beside the estimates. The rows are discarded; sinks are not written.
@@ -282,7 +282,7 @@ class Environment(ResultActions):
     def _start(
         self, outputs: Sequence[Output], line: str, name: str | None, on_created: Callable[[Job], None] = lambda _: None
     ) -> Job:
-        # Reading the SQL text takes time, so it is read only if the job is recorded, as only the record contains it.
+        # Reading the SQL text takes time, and only the record of a job contains it: read it only if jobs are recorded.
         text = sql_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
         origin = QueryOrigin.of(text, line, name)
         with set_timeout(self.config.seconds(SOURCES_TIMEOUT)), active_session(self._bridge.session):

@@ -36,7 +36,7 @@ _SERVERS: list[WebServer] = []
 
 
 def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
-    """Return the folder of event logs at a path: local for ``file:``, without a scheme or without a bridge to Spark."""
+    """Return the folder of event logs at `path`: local if `path` has no scheme or ``file:``, or if `bridge` is None."""
     scheme = urlsplit(path).scheme
     if bridge is None or scheme in {"", "file"}:
         return LocalFolder(path)
@@ -72,7 +72,7 @@ class Observer:
             job.watch(JobMetrics(meters, job.started))
         if not self.is_on:
             return
-        first_events: list[Event] = []
+        first_events: list[Event] = []  # buffered, because the name of the log file needs the record
         recorder = JobRecorder(job, self._config, first_events.extend, self._bridge)
         event_log = self._event_log(recorder.record)
         if event_log is not None:
@@ -127,7 +127,7 @@ def _open_telemetry_meter() -> Meter | None:
 
 
 def _shared_server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
-    """Return the web server of this process; the first call starts it and determines its options and its logs."""
+    """Return the web server of this process. The first call starts the server; later calls ignore their arguments."""
     try:
         from penstock.metrics.prometheus import PrometheusMeter
         from penstock.web.server import WebServer

@@ -90,7 +90,7 @@ class ResultActions(ABC):
     def materialize(self, df: DataFrame, *, name: str | None = None) -> DataFrame:
         """Run a DataFrame and return a DataFrame that reads the computed rows, with measured statistics.
 
-        Spark's shuffle files hold the rows as long as the DataFrame exists. `name` is the job's name, as for `execute`.
+        Shuffle files hold the rows while the returned DataFrame exists. `name` is the job's name, as for `execute`.
 
         >>> squares = env.materialize(spark.range(4).selectExpr("id * id AS square"))
         >>> env.count(squares), env.count(squares.where("square > 3"))
@@ -111,6 +111,6 @@ class ResultActions(ABC):
 
 
 def job_line(action: str) -> str:
-    """Return a job name with the user's line, as in Spark's UI: ``collect at job.py:12``; without it, the action."""
+    """Return a job name as in Spark's UI, ``collect at job.py:12``; only the action if the user's line is unknown."""
     line = current_user_line()
     return action if line is None else f"{action} at {line.short}"

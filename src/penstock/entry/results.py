@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ResultSink(Sink):
-    """Sink that applies a function to the DataFrame of the last vertex, and stores the result in `value`."""
+    """Sink that applies the function `fetch` to the DataFrame of the last vertex, and stores the result in `value`."""
 
     restartable: ClassVar[bool] = True
 
@@ -39,7 +39,7 @@ class ResultSink(Sink):
 
 
 class MaterializeSink(ResultSink):
-    """Sink whose result is a DataFrame of the user's session; it reads the rows from the exchange before the sink."""
+    """Sink whose result is a DataFrame in the user's session that reads the rows of the exchange before the sink."""
 
     materialised: ClassVar[bool] = True
     restartable: ClassVar[bool] = False

@@ -121,7 +121,7 @@ class JobEventBus:
                     events = self._events[subscription.delivered_count :]
                     subscription.delivered_count = len(self._events)
                     return subscription, events
-            # Under the same lock as the check above: a `deliver` call in between would return without a delivery.
+            # Still under the lock of the check; otherwise, a `deliver` call in between would return without a delivery.
             self._stop_delivering()
             return None
 

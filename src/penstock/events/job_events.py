@@ -42,9 +42,9 @@ class VertexSnapshot:
     """The state of a vertex at a point in time.
 
     `parallelism` is the decided number of tasks, or `tasks` if none was decided; None until then. `reason` explains it.
-    `tasks` is the number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are measured; None
-    if unknown. `subpartitions` are the bytes of each subpartition, or of a broadcast; empty if unknown, and for sinks.
-    `timestamps` is the time at which each state was reached, in seconds since the epoch.
+    `tasks` is the number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are None if
+    unknown; bytes of sources and of broadcasts are estimates. `subpartitions` are the bytes of each subpartition, or of
+    a broadcast; empty if unknown, and for sinks. `timestamps` has the start of each state, in seconds since the epoch.
     """
 
     vertex: JobVertex

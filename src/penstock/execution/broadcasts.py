@@ -39,7 +39,7 @@ class BroadcastProgress:
         self._partial = PartialResult(0, 0, 0, None)
 
     def is_too_large(self, stage: StageRun, figures: StageFigures) -> bool:
-        """Record the progress of a stage; return whether its output exceeds the limit, or will do so by an estimate."""
+        """Record the progress of a stage; return whether its output exceeds the limit, or is estimated to exceed it."""
         self._partial = PartialResult(stage.completed, stage.tasks, figures.returned, None)
         return self._partial.exceeds(self._limit)
 
@@ -62,7 +62,7 @@ class BroadcastProgress:
 _READER_TASKS = 2
 """The number of tasks that read a result to broadcast it; with a task per core, most would read very little."""
 _RelationKey = tuple[int, tuple[str, ...]]
-"""The node whose rows a relation contains, and the keys of its hash table."""
+"""The id of the node whose rows a relation contains, and the keys of the relation's hash table."""
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class Broadcasts:
         assert plan.operator is not None
         keys = self._context.plan.nodes[edge.target_id].join_keys.get(_side(edge), ())
         mode = exchange.broadcast_mode(session, plan.operator, _side(edge), keys)
-        rows = exchange.run_for_broadcast(session, logical)
+        rows = exchange.run_for_broadcast(session, logical)  # a plan whose last stage `broadcast` runs
         consumers = self._context.graph.out_edges(edge.source_id)
         if any(self._join(consumer).side(_side(consumer)).hint == "broadcast" for consumer in consumers):
             relation = exchange.broadcast(rows, mode)
@@ -94,7 +94,7 @@ class Broadcasts:
         progress = BroadcastProgress(self._context.broadcast_bounds.limit)
         try:
             relation = exchange.broadcast(rows, mode, JobWatch(self._context.bridge, progress.is_too_large))
-            size, reason, qualifier = progress.size, progress.stop_reason, "about"
+            size, reason, qualifier = progress.size, progress.stop_reason, "about"  # used if it was stopped
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

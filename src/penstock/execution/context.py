@@ -104,7 +104,7 @@ class CoalescedRead:
 
 @dataclass(frozen=True, slots=True)
 class SlicedRead:
-    """Each task reads slices: the rows of some subpartitions that all or some upstream tasks wrote, see `Slice`."""
+    """Each of `tasks` reads slices: the rows of some subpartitions that all or some upstream tasks wrote (`Slice`)."""
 
     tasks: Sequence[tuple[Slice, ...]]
 

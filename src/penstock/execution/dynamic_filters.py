@@ -65,7 +65,7 @@ class DynamicFilters:
     def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
         """Return a node's plan without the rows that its filters exclude; the filter keys must have been collected.
 
-        Rows are looked up in the keys directly above the node; for a source, above the Calc of `_calc_above` if any.
+        The Bloom filter is applied directly above the node; for a source, above the Calc of `_calc_above`, if any.
         """
         conditions: list[Expression] = []
         for ref, keys, expressions in self._keys_at(node, node):
@@ -83,7 +83,7 @@ class DynamicFilters:
         return plan.filtered_by(conditions)
 
     def _calc_above(self, node: StreamNode) -> int | None:
-        """Return the id of the cheap Calc directly above a source above which its filters can be applied, or None."""
+        """Return the id of a cheap Calc directly above a source if all filters can be applied above it, else None."""
         outgoing = self._context.graph.out_edges(node.id)
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
@@ -98,7 +98,7 @@ class DynamicFilters:
     def _keys_at(
         self, node: StreamNode, output_node: StreamNode
     ) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
-        """Return a node's filters with collected keys, these keys, and the key expressions on rows of `output_node`."""
+        """Return each filter of a node that has keys, the keys, and the key expressions on rows of `output_node`."""
         keys_at = []
         for ref in node.filters:
             path = self._path(ref)
@@ -122,26 +122,26 @@ class DynamicFilters:
         if (node.id, keys) not in self._pushed_down:
             conditions, problem = self._source_conditions(source, keys, expressions)
             self._pushed_down[node.id, keys] = conditions
-            # In most tables, statistics exclude few row groups. This is only recorded if the decision predicted more.
+            # Usually, statistics exclude few row groups: record that only if the decision predicted skipped data.
             decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
-            of_filter = (decision for decision in decisions if self._is_of_filter(ref, decision))
-            is_predicted = any(decision.figures.get(SKIPS_FIGURE) for decision in of_filter)
+            filter_decisions = (decision for decision in decisions if self._is_about_filter(ref, decision))
+            is_predicted = any(decision.figures.get(SKIPS_FIGURE) for decision in filter_decisions)
             if problem and (not problem.endswith(_BY_STATISTICS) or is_predicted):
                 self._record_fallback(node, ref, "rows are filtered only after they were read", problem)
         return self._pushed_down[node.id, keys]
 
-    def _is_of_filter(self, ref: DynamicFilterRef, decision: Decision) -> bool:
+    def _is_about_filter(self, ref: DynamicFilterRef, decision: Decision) -> bool:
         source, _ = self._key_source(ref)
         return (decision.figures.get(JOIN_FIGURE), decision.figures.get(SIDE_FIGURE)) == (source.join_id, source.side)
 
     def _record_fallback(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
-        subject, is_about = NodeRef(node.id, node.name), partial(self._is_of_filter, ref)
+        subject, is_about = NodeRef(node.id, node.name), partial(self._is_about_filter, ref)
         self._context.decisions.record_fallback(DecisionKind.DYNAMIC_FILTER, subject, instead, because, is_about)
 
     def _source_conditions(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> tuple[list[Expression], str]:
-        """Return the conditions that a source supports and benefits from, and why others are left out, else empty."""
+        """Return the conditions that a source supports and benefits from, and why others are omitted, or ""."""
         if source.scan.is_divided_by_spark:
             return [], source.scan.reason
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
@@ -232,7 +232,7 @@ class DynamicFilters:
             return None
         plan = self._plan.edges[edge.id]
         output = plan.attributes
-        if not plan.child.is_deterministic:
+        if not plan.child.is_deterministic:  # a rerun task may write rows with other keys
             return None
         keys, rows = self._path(ref).source_keys, result.rows
         if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:

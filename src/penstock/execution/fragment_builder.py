@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class FragmentBuilder:
     """Builds the logical plan of a vertex.
 
-    `scan_sessions` has the sessions of the sources in `VertexSetup.scan_settings`, by node.
+    `scan_sessions` has the sessions of the sources in `VertexSetup.scan_settings`, by node id.
     """
 
     context: JobContext
@@ -149,15 +149,15 @@ class FragmentBuilder:
             assert join is not None
             (build,) = (edge for edge in self.graph.in_edges(node_id) if is_broadcast(edge))
             leaf = self._leaf(build)
-            is_left = Side.of_input(build.type_number) is Side.LEFT
-            plan = join.with_children([leaf, plan] if is_left else [plan, leaf])
+            builds_left = Side.of_input(build.type_number) is Side.LEFT
+            plan = join.with_children([leaf, plan] if builds_left else [plan, leaf])
             plan = self._with_algorithm(node_id, plan)
         last = self.context.plan.nodes[sequence.chain[-1]].top
         assert last is not None
         return plan.projected(last.output)
 
     def _with_algorithm(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
-        """Return the plan; a shuffled join gets a hint for its algorithm, or Spark would choose it by statistics."""
+        """Return the plan; a shuffled join gets a hint for its algorithm, or else Spark would choose an algorithm."""
         join = equi_join(self.graph, node_id)
         if join is None or join.operator.is_hinted or any(map(self.leaves.broadcasts.is_relation, join.edges.values())):
             return plan

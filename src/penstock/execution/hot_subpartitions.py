@@ -1,4 +1,4 @@
-"""Reads hot subpartitions of a window or an aggregate in chunks, each in its own task, and the rest as usual."""
+"""Reads hot (very large) subpartitions of a window or an aggregate in chunks, a task per chunk, and others whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def divide_hot_keys(
     """Compute a window in chunks of its sort order, where `read` divides hot subpartitions into slices.
 
     Return the rows, and for each task the range of subpartitions that its rows may come from: for a chunk, the range
-    from the first to the last hot subpartition. Return None if each subpartition must be read by a single task.
+    from the first to the last hot subpartition. Return None if nothing is divided: tasks then read whole subpartitions.
     """
     slices = [(part.subpartitions[0], part.mappers) for task in read.tasks for part in task if part.mappers is not None]
     if not slices:
@@ -52,7 +52,7 @@ def _divide(
 ) -> tuple[InternalRows, int] | str:
     """Compute the window over the hot subpartitions in chunks, in as many tasks as there are slices.
 
-    Return its rows and the number of chunks, or the reason why the rows are not divided.
+    Return its rows and the number of chunks, or why rows are not divided. The largest subpartition has `largest_bytes`.
     """
     problem = window_chunks.indivisible_plan_reason(result)
     if problem is not None:
@@ -71,7 +71,7 @@ def _divide(
 
 
 def record_unsplit(context: JobContext, node_id: int, because: str) -> None:
-    """Record in the decisions about the hot partitions and the tasks of a node that its tasks read whole partitions."""
+    """Record that a node's tasks read whole partitions, in the decisions about its hot partitions and its tasks."""
     log = context.decisions
     _record_fallback(context, node_id, "its partitions are not split", because)
     settle_split_decisions(log, node_id, split=0)
@@ -87,7 +87,7 @@ def _record_fallback(context: JobContext, node_id: int, instead: str, because: s
 def merge_hot_groups(
     context: JobContext, edge: StreamEdge, read: CoalescedRead, result: StagedResult
 ) -> PhysicalPlan | None:
-    """Merge hot groups in chunks; return the plan of the aggregate over them, None if this is impossible or slower."""
+    """Merge hot groups in chunks; return the plan of the final aggregate, None if chunks are impossible or slower."""
     reason = partial_states.unmergeable_states_reason(result) or _no_speedup_reason(result, read)
     if reason is not None:
         _record_fallback(context, edge.target_id, "each group is merged in one task", reason)
@@ -112,8 +112,8 @@ def _no_speedup_reason(result: StagedResult, read: CoalescedRead) -> str | None:
         end += 1
     before, after = sum(writer_bytes[start:end]), partial_states.merge_states(result, {largest: [(start, end)]}).bytes
     chunks = len(read.merge_ranges[largest])
-    fraction = extrapolate_fraction(after / before, sample_size, max(sample_size, tasks // chunks))
-    if speedup(chunks, fraction) >= MIN_SPEEDUP:
+    chunk_fraction = extrapolate_fraction(after / before, sample_size, max(sample_size, tasks // chunks))
+    if speedup(chunks, chunk_fraction) >= MIN_SPEEDUP:
         return None
     # These partial results contain the values of a group; a merged result contains each distinct value once.
     return (

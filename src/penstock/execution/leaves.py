@@ -54,7 +54,7 @@ class LeafBuilder:
             return self._pulled_leaf(edge_plan, read, result)
         divided = merged = physical = None
         is_window = isinstance(self._context.graph.node(edge.target_id).operator, WindowOperator)
-        if isinstance(read, SlicedRead) and is_window:  # computed in chunks of its sort order
+        if isinstance(read, SlicedRead) and is_window:  # the window may be computed in chunks of its order
             divided = divide_hot_keys(self._context, edge, read, result)
         elif isinstance(read, CoalescedRead) and read.merge_ranges:
             merged = merge_hot_groups(self._context, edge, read, result)
@@ -108,7 +108,7 @@ class LeafBuilder:
     def _sliced_rows(
         self, edge: StreamEdge, read: SlicedRead, result: StagedResult, output: Attributes, *, joins_slices: bool
     ) -> tuple[InternalRows, Partitioning | None, Partitioning | None]:
-        """Return the rows of slices, the layout that a join of slices relies on, and the layout to verify (or None)."""
+        """Return the rows of slices, the layout for a join of slices, and the layout to verify; both may be None."""
         edge_plan = self._context.plan.edges[edge.id]
         slices = [[(part.subpartitions, part.mappers) for part in task] for task in read.tasks]
         rows = exchange.read_slices(result, slices)

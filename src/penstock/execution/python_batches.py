@@ -23,7 +23,7 @@ _ROUNDING_ROWS = 128
 
 
 class PythonBatches:
-    """Decides for each plan whether its batches are measured; always if a native engine is used (not `spark_only`)."""
+    """Decides for each plan whether Spark measures its batches; always if a native engine runs (not `spark_only`)."""
 
     def __init__(self, *, spark_only: bool = True) -> None:
         self._spark_only = spark_only
@@ -37,7 +37,7 @@ class PythonBatches:
 
     @contextmanager
     def limit_if_needed(self, session: Session, plan: LogicalPlan, node_id: int | None = None) -> Iterator[None]:
-        """Turn off the measuring of batches in the block, unless the plan that this thread runs there needs the limit.
+        """Turn off the measuring of batches in the block, unless the plan that runs in the block needs the limit.
 
         `session` plans the query, and has the user's limits before and after the block. `plan` is everything that runs,
         down to finished results. `node_id` is the node whose consumers read the result; None for a sink.

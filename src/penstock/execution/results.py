@@ -88,7 +88,7 @@ class ResultStore:
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, bytes_by_writer, scanned)
 
     def subpartition_bytes(self, vertex: JobVertex) -> list[int]:
-        """Return the bytes of each subpartition that a vertex wrote, or of its broadcast; empty for a sink."""
+        """Return the bytes of each subpartition of a vertex, or a total (broadcast, several stages); [] for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return []

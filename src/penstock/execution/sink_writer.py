@@ -83,7 +83,7 @@ class SinkWriter:
         return None if reason is None else StageReport("nothing is written", reason)
 
     def file_ratio(self, edge: StreamEdge) -> float:
-        """Return the bytes on disk that a sink writes per exchanged byte, measured with a sample; 1 if that fails."""
+        """Return the bytes on disk that a sink writes per exchanged byte, measured with a sample; 1 if unknown."""
         context, result = self._context, self._results.staged(edge.source_id)
         subpartition = int(result.sizes[0].argmax())
         cumulative_bytes = np.cumsum(result.mapper_bytes([subpartition])[:, 0])
@@ -96,7 +96,7 @@ class SinkWriter:
         return size / int(cumulative_bytes[tasks - 1]) if size else 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
-        """Write first rows, see `SinkTrials`: what an upstream task wrote to the largest subpartition."""
+        """Write the rows of the largest subpartition that came from its largest upstream task, see `SinkTrials`."""
         context, result = self._context, self._results.staged(edge.source_id)
         subpartition = int(result.sizes[0].argmax())
         mapper = int(result.mapper_bytes([subpartition])[:, 0].argmax())

@@ -118,7 +118,7 @@ class VertexRunner:
                         because="Spark requires another partitioning for an operator with several inputs",
                     )
                 run = self._run(vertex, replace(setup, has_common_layout=False), session, scan_sessions)
-        # The sessions are reused, except those of a result without stages: its readers run it with their settings.
+        # A result without stages has not run: its readers run it with these sessions, so the sessions are not reused.
         if not isinstance(run.result, StagedResult) or run.result.stages:
             for used_session in (session, *scan_sessions.values()):
                 sessions.give_back(used_session)
@@ -132,7 +132,7 @@ class VertexRunner:
         logical = builder.build(vertex)
         if vertex.tail_id in context.sinks:
             return VertexRun(None, *self.sinks.write(vertex, session, logical))
-        (edge, *_) = graph.out_edges(vertex.tail_id)
+        (edge, *_) = graph.out_edges(vertex.tail_id)  # all consumers read the same result
         result = write_output(context, self._broadcasts, self._batches, session, logical, edge, setup)
         self.results.add(vertex.tail_id, result)
         return VertexRun(result, result.tasks, result.input_tasks)
@@ -144,10 +144,10 @@ class VertexRunner:
         }
         is_sliced = any(isinstance(read, SlicedRead) for read in setup.edges.values())
         if vertex.tail_id in self._context.sinks and is_sliced:
-            # Input that was sized for a file has few partition values: a task opens a file for each, and need not sort.
+            # The rows of a task belong to few files: with all files open, the task need not sort them by partition.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_MAX_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
-        if any(has_late_values(top) for top in tops if top is not None):
+        if any(has_late_values(top) for top in tops if top is not None):  # such values may fail if computed early
             settings["spark.sql.subexpressionElimination.enabled"] = "false"
         return settings
 
@@ -250,7 +250,7 @@ def _record_native(context: JobContext, edge: StreamEdge, native: FragmentRewrit
         action = f"{display_name(part.table)} is read" if part.table else "what was exchanged as columns is computed"
         if problem is None:
             chosen, sentence = engine, f"{action} by {engine}, in Spark's Python workers"
-            sentence += _VERIFY_NOTE * context.verify
+            sentence += _VERIFY_NOTE * context.verify  # no note if `verify` is False
             reason = f"every operation on its rows before the exchange gives the same values in {engine} as in Spark"
         else:
             chosen, reason, sentence = "Spark", problem, f"{action} by Spark, not by {engine}: {problem}"

@@ -79,7 +79,7 @@ class Program:
 
     @property
     def query_count(self) -> int:
-        """The number of queries that ran as jobs."""
+        """The number of queries that became jobs, also if the job failed and the query fell back to Spark."""
         return sum(runner.query_count for runner in self.runners)
 
     @property

@@ -81,8 +81,8 @@ def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | N
 class JobRunner:
     """Runs each query that Spark delegates as a job.
 
-    `arguments` and `file` are options for all queries, as in `penstock.enable`. The options of a query's session are
-    added to them. `jobs` are the jobs of the latest queries, oldest first; `query_count` counts all queries.
+    `arguments` and `file` are options for all queries (`config` and `config_file` of `penstock.enable`). Options of the
+    session override `file`. `jobs` are the jobs of the latest queries, oldest first; `query_count` counts all queries.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class JobRunner:
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
             # Spark normally runs the last stage after the job's end. By then, sources are closed, and a command may
-            # have deleted files that this stage reads.
+            # have deleted the old files of its target, which would be lost if this stage failed.
             sources = [plan.sources[node_id] for node_id in _nodes_of_last_vertex(job, plan) if node_id in plan.sources]
             must_run_now = any(source.scan.is_open for source in sources) or (
                 query.prepares_folder and _may_last_stage_fail(job, plan)
@@ -229,8 +229,8 @@ def _may_last_stage_fail(job: Job, plan: JobPlan) -> bool:
     """Whether the last stage does work that may fail, and that plain Spark does in an earlier stage.
 
     This is the case if an exchange of plain Spark is missing: DuckDB returns all rows in a single task, a strategy
-    removed the exchange, or Spark added none at the end of a vertex whose rows are in a single task already. The rows
-    of such a vertex are computed by the tasks of the vertex that reads them.
+    removed the exchange (the initial graph in `plan` still has it), or Spark added none at the end of a vertex whose
+    rows are in a single task already; its `tasks` is None, and the tasks of the next vertex compute its rows.
     """
     nodes = _nodes_of_last_vertex(job, plan)
     lacks_exchange = any({e.source_id, e.target_id} <= nodes and not e.is_forward for e in plan.graph.edges)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FILE_EXTENSION = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECASE)
 _DEFAULT_CATALOG_PREFIX = "spark_catalog."
 _MAX_LISTED = 3
-"""The maximum number of entries in an enumeration; a longer one ends with the number of further entries."""
+"""The maximum number of entries in an enumeration; a longer list ends with the number of further entries."""
 MAX_NAMED_TABLES = 32
 """The maximum number of table names stored per join side (the largest tables); a graph may have thousands."""
 _MAX_NAME_LENGTH = 40
@@ -85,8 +85,8 @@ def on_keys(join: JoinOperator, side: Side) -> str:
 def join_name(join: JoinOperator, first: Side = Side.LEFT) -> str:
     """Return the label of a join: ``orders join customer on o_custkey``; it starts with the side `first`.
 
-    If the labels of both sides are equal, the second is replaced: ``groups of orders with 9 more tables join others
-    like them on o_custkey``.
+    If both sides have the same label, and the tables of their keys are unknown, the second label is replaced:
+    ``groups of orders with 9 more tables join others like them on o_custkey``.
     """
     if not (join.left.tables or join.right.tables):
         return f"join{on_keys(join, first)}"
@@ -142,7 +142,7 @@ _PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
 
 
 def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) -> str:
-    """Return the label of an operator; empty for one that users need not see, such as a projection.
+    """Return the label of an operator; empty if users need not see the operator, such as a projection.
 
     `columns` has the names of columns by id, see `column_names`.
     """
@@ -227,9 +227,9 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
     """Return the label of a vertex: ``lineitem → join orders on l_orderkey → aggregate by n_name``."""
     parts: list[str] = []
     for node in map(graph.node, _execution_order(graph, vertex)):
-        probe = _chained_side(graph, node, vertex)
-        if isinstance(node.operator, JoinOperator) and not has_user_name(node) and probe is not None:
-            parts.append(f"join {_key_tables(node.operator, probe.other)}{on_keys(node.operator, probe)}")
+        chained_side = _chained_side(graph, node, vertex)
+        if isinstance(node.operator, JoinOperator) and not has_user_name(node) and chained_side is not None:
+            parts.append(f"join {_key_tables(node.operator, chained_side.other)}{on_keys(node.operator, chained_side)}")
         else:
             parts.append(node_name(graph, node, columns))
     # A vertex also runs the partial aggregates of its consumers before it writes its rows.
@@ -271,5 +271,5 @@ def column_names(nodes: Iterable[StreamNode]) -> dict[str, str]:
 
 
 def with_column_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a partitioner's text in which columns that Spark calls ``none#12`` have names; `names` has them by id."""
+    """Return a text with the names of columns that Spark calls ``none#12``; `names` has the names by expression id."""
     return _NAMELESS_COLUMN.sub(lambda match: names.get(match[1], match[0]), text)

@@ -69,7 +69,7 @@ class AdaptiveGraphManager:
     def grow(self) -> list[JobVertex]:
         """Create the vertices that have become ready since the last call, and return them.
 
-        If all vertices have finished while operators are pending, deferred operators are released.
+        If all vertices have finished and no vertex is ready, all deferrals end; otherwise, the job would never finish.
         """
         candidates, self._candidates = self._candidates, []
         vertices = self._create_ready_vertices(candidates)

@@ -22,7 +22,7 @@ class Partitioner:
 
     name: ClassVar[str] = "CUSTOM"
     is_chained: ClassVar[bool] = False
-    """Whether both ends run in the same vertex."""
+    """Whether both ends of the edge run in the same vertex."""
 
     def __str__(self) -> str:
         return self.name
@@ -71,7 +71,7 @@ class RebalancePartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class RescalePartitioner(Partitioner):
-    """Rows go to a few tasks in turn."""
+    """Each upstream task sends its rows to a few tasks in turn."""
 
     name: ClassVar[str] = "RESCALE"
 

@@ -48,7 +48,7 @@ class RequestedExchange:
         """Return whether the exchange is adaptive, and how many consumers it compares to pick the least loaded.
 
         The arguments of the call override the options. A call with only a traverse size is adaptive. An exchange to a
-        single consumer never is; `channels` is the number of consumers, None if it is not decided yet.
+        single consumer is never adaptive; `channels` is the number of consumers, None if it is not decided yet.
         """
         adapts = self.adaptive
         if adapts is None:
@@ -73,7 +73,7 @@ class PlanHint:
     location: UserLine | None = None
 
     def merged_over(self, below: PlanHint) -> PlanHint:
-        """Return the hint merged with a hint below it for the same tasks; this hint takes precedence."""
+        """Return this hint merged with a hint below it in the plan for the same tasks; this hint takes precedence."""
         maximum = smallest_bound(self.max_parallelism, below.max_parallelism)
         parallelism = self.parallelism or below.parallelism
         if self.parallelism is None and parallelism is not None and maximum is not None and parallelism > maximum:
@@ -112,7 +112,7 @@ def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> D
 
     `partitions` is the number of partitions if plain Spark runs the plan; None for partitions of about 64 MiB.
     """
-    below = dataframes.hint_below(df) if hint.exchange is None else None
+    below = dataframes.hint_below(df) if hint.exchange is None else None  # Spark would drop it
     if isinstance(below, PlanHint) and below.exchange is None:
         hint = hint.merged_over(below)
     return dataframes.add_hint(df, hint, partitions)

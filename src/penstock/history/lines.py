@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_NAME_CHARACTERS = 300
 """Maximum length of a name or of an operator's description in the log."""
 _MAX_SUBPARTITION_SIZES = 400
-"""Maximum number of subpartition sizes in the log. If there are more, only the largest of each group of neighbours."""
+"""Maximum number of logged subpartition sizes; if there are more, the largest of each group of neighbours is logged."""
 _MAX_MESSAGE_CHARACTERS = 4000
 
 

@@ -53,7 +53,7 @@ class LogReader:
 class History:
     """The event logs directly in a folder. If a local folder is missing, a listing raises `HistoryError`.
 
-    `unreadable_count` is the number of logs that could not be read when the jobs were last listed.
+    `unreadable_count` is the number of logs that the last call of `summaries` could not read.
     """
 
     def __init__(self, folder: LogFolder) -> None:

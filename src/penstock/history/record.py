@@ -44,14 +44,14 @@ def _decode_figure(figure: int) -> int | None:
 
 
 def _load(record_type: type[RecordType], values: Mapping[str, Any], /, **overrides: Any) -> RecordType:
-    """Return a record with `overrides` and those `values` that it has fields for; newer releases may log more."""
+    """Return a record with `overrides` and the `values` of its fields; logs of newer releases may have more values."""
     fields: Mapping[str, Any] = record_type.__dataclass_fields__  # type: ignore[attr-defined]
     return record_type(**{name: value for name, value in values.items() if name in fields} | overrides)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """An operator of the stream graph; `values` is the whole JSON object in the log."""
+    """An operator of the stream graph; `location` is the user's line or empty, `values` the JSON object in the log."""
 
     id: str
     kind: str
@@ -77,14 +77,14 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """An edge from node `source` to `target`; `words` says how rows are distributed (empty: they stay in the task)."""
+    """An edge from node `source` to `target`; `words` says how rows are distributed (empty: rows stay in the task)."""
 
     id: str
     source: str
     target: str
     input: int  # the number of the target's input
     partitioner: str
-    exchange: str
+    exchange: str  # PIPELINED or BLOCKING, see `StreamEdge.exchange`
     words: str
 
     @classmethod
@@ -111,8 +111,8 @@ class VertexInput:
 class VertexRecord:
     """A job vertex, see `penstock.events.VertexSnapshot`.
 
-    `subpartitions` has the bytes of each of `subpartition_count` subpartitions; if there are many, the largest of each
-    group of neighbours.
+    `subpartitions` has the bytes of each of the `subpartition_count` subpartitions of the output. If there are many,
+    it has only the bytes of the largest subpartition in each group of neighbours.
     """
 
     id: str
@@ -173,7 +173,7 @@ class VertexRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task of an ended vertex, see `penstock.spark.run.jobs.TaskRun`; older logs lack `attempt` (of the stage)."""
+    """A task attempt of an ended vertex, see `penstock.spark.run.jobs.TaskRun`; older logs lack the stage `attempt`."""
 
     stage: int
     index: int
@@ -194,14 +194,14 @@ class StageRecord:
 
     id: int
     tasks: int
-    seconds: float
+    seconds: float  # run time of all tasks together
     rows_in: int
-    spilled: int
+    spilled: int  # bytes on disk
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """A change of a node or edge by the optimizer; users see the `sentence` of its `decision` (an id) if `shown`."""
+    """A change of a node or edge; `sentence` explains the decision with the id `decision`; users see it if `shown`."""
 
     at: float
     what: str
@@ -244,11 +244,11 @@ class ErrorRecord:
 class JobRecord:
     """The state of a job, updated by `apply`. Times are in seconds since the epoch; the last event was at `changed`.
 
-    `query` is the origin of the query: its SQL text, the user's line, whether Spark delegated it (``of_spark``), and
-    the address in Spark's UI of the SQL execution that waits for the job. `application` is the id of the Spark
-    application and the address of its UI. `nodes` and `edges` are the current stream graph, by id; `vertices` are the
-    job vertices created so far, in order. `tasks` and `stages` are those of ended vertices, by vertex id. `host` and
-    `pid` identify the driver, `spark` is Spark's version, and `pending` is the number of operators without a vertex.
+    `query` is the origin of the query: its SQL text, the user's line, whether Spark delegated it to Penstock
+    (``of_spark``), and the address in Spark's UI of the SQL execution that waits for the job. `application` is the id
+    of the Spark application and the address of its UI. `nodes` and `edges` are the current stream graph, by id;
+    `vertices` are the created job vertices, in order. `tasks` and `stages` are those of ended vertices, by vertex id.
+    `host` and `pid` identify the driver, `spark` is Spark's version, `pending` counts the operators without a vertex.
     """
 
     id: str = "?"
@@ -394,7 +394,7 @@ def _partitioner(text: str) -> Partitioner:
         return HashPartitioner(keys)
     if name == RangePartitioner.name:
         return RangePartitioner(keys)
-    # Of the other partitioners, only the adaptive ones have arguments: the number of compared tasks, which labels omit.
+    # Of the others, only adaptive partitioners have an argument: how many tasks they compare. Labels omit it: pass 0.
     return AdaptiveRebalancePartitioner(0) if arguments else _PARTITIONERS.get(name, RESCALE)
 
 

@@ -26,11 +26,11 @@ _CLEANUP_INTERVAL = 600.0
 """Minimum seconds between two clean-ups of a folder: listing an object store takes seconds and costs money."""
 
 _NEXT_CLEANUP: dict[str, float] = {}
-"""The earliest monotonic time of each folder's next clean-up, by path; several environments may share a folder."""
+"""The earliest monotonic time of each folder's next clean-up, by path; several `Environment`s may share a folder."""
 _CLEANUP_LOCK = threading.Lock()
 
 _Entry = tuple[str, int, float]
-"""The name of a log, its bytes, and its modification time."""
+"""The name of a log, its bytes, and its modification time in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _STALE_SECONDS = 3600.0
 
 
 def is_driver_alive(host: str, pid: int, modified: float) -> bool:
-    """Whether the driver that writes a log is alive; on another machine, it counts as alive until the log is stale.
+    """Whether the driver that writes a log is alive; on another machine, only a recent change of the log shows that.
 
     `modified` is the time when the log was last changed, in seconds since the epoch.
     """
@@ -55,7 +55,7 @@ class Summary:
     ended: float | None
     changed: float
     counts: dict[str, int]
-    """The number of vertices in each state, and of pending operators."""
+    """The number of vertices in each state, and as ``pending-operators`` the number of operators without a vertex."""
 
     @classmethod
     def of(cls, record: JobRecord) -> Summary:

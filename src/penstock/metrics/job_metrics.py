@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class JobMetrics:
-    """A listener that reports the metrics of a job to meters; `started` is its start in seconds since the epoch."""
+    """A listener that reports a job's metrics to meters; `started` is the job's start in seconds since the epoch."""
 
     def __init__(self, meters: Sequence[Meter], started: float) -> None:
         self._meters = meters

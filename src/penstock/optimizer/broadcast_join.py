@@ -10,7 +10,7 @@ After::
 
     orders ──FORWARD───┐
                        ├─▶ join ─▶ ...
-    users ──BROADCAST──┘               RESCALE instead of FORWARD if orders cannot share the vertex
+    users ──BROADCAST──┘               RESCALE instead of FORWARD if orders cannot share a vertex with join
 
 The allowed sides, the order in which they are tried and the threshold follow Flink's adaptive broadcast join.
 """
@@ -66,7 +66,7 @@ def _explanation(join: EquiJoin, side: Side, size: int, refusal: str, context: S
 
 
 def _scanned_bytes(node_id: int, context: StrategyContext) -> int | None:
-    """Return the bytes of the source at or below a node, if only chained `CalcOperator` are in between; else None."""
+    """Return the bytes of a node's source if only chained Calcs are in between; None if not, or if unknown."""
     graph = context.stream_graph
     node = graph.node(node_id)
     while not isinstance(node.operator, ScanOperator):
@@ -143,7 +143,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
         if is_hashed(probe):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
-            if not context.is_frozen(probe.source_id):  # else its rows are already hash partitioned
+            if not context.is_frozen(probe.source_id):  # else its rows are hash partitioned as those edges need
                 requests += restore_hash_requests(relying_edges(context.stream_graph, build.target_id))
         elif probe.is_forward:  # the join no longer relies on the hash partitioning
             requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))

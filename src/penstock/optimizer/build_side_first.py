@@ -13,7 +13,7 @@ After::
 
 A source also waits for any join side whose keys can filter its rows before an exchange, or let it skip data.
 
-orders stops waiting once the first tasks of users have written too many bytes to broadcast and too many keys to filter.
+orders stops waiting once the first tasks of users have written too many bytes to broadcast and too many filter keys.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 _record_release(join, side, name, partial, context)
 
     def _delay_filtered_sources(self, context: StrategyContext) -> bool:
-        """Delay sources until their filter keys are measured; return whether more join sides may shrink."""
+        """Delay sources until the side with their filter keys is measured; return whether more sides may shrink."""
         graph = context.stream_graph
         candidates = []
         for join in equi_joins(graph):
@@ -179,7 +179,7 @@ def _is_too_large(partial: PartialResult, join: EquiJoin, side: Side, context: S
 
 
 def _waiting_name(node_id: int, join: EquiJoin, side: Side, context: StrategyContext) -> str:
-    """Return the name of the waiting part: the opposite join side, or the table of a source outside the join."""
+    """Return the name of what waits: the opposite join side, or the table of a source that is not below that side."""
     table = scan_operator(context.stream_graph, node_id).table
     is_opposite_side = not table or node_id in join.operator.side(side.other).sources
     return join.side_names(side)[1] if is_opposite_side else table

@@ -8,8 +8,8 @@ After::
 
     sales ──HASH──▶ aggregate ─FORWARD─▶ sort ──▶ sink
 
-The chain ends at an operator that may produce more rows than it reads, and at an operator whose parallelism the user
-set. If the vertex nevertheless has several tasks, Spark exchanges rows inside it, so the result is the same.
+The chain continues only through aggregates, windows, sorts, projections and filters: other operators may be expensive
+or return more rows than they read. The chain also ends before an operator whose parallelism the user set.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
             if not edge.is_forward:
                 if not isinstance(edge.partitioner, _REMOVABLE_EXCHANGES) or not self._can_chain(target, graph):
                     break
-                request = StreamEdgeUpdateRequest(edge.id, FORWARD)
+                request = StreamEdgeUpdateRequest(edge.id, FORWARD)  # with several tasks, Spark still exchanges rows
                 reason = f"a single task reads all {show_bytes(result.total)} of input to {graph.node(first_id).name}"
                 chosen = f"no {edge.partitioner} exchange"
                 explanation = Explanation(
@@ -68,7 +68,7 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
         return changed
 
     def _can_chain(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node needs no exchange before it: the node fits a single task, and no chained join relies on it."""
+        """Whether a node fits a single task, and no join chained to it relies on the hash partitioning of its rows."""
         is_join_input = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
         return self._fits_single_task(node, len(graph.in_edges(node.id))) and not is_join_input
 

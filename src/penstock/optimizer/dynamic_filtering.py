@@ -111,7 +111,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
                 self._paths.setdefault(path.filter_source, []).append((ref, path))
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Add the filters by keys of finished join sides that are worth their cost."""
+        """Add those filters by the keys of finished join sides that save more than they cost."""
         if not context.config.flag(DYNAMIC_FILTERING_ENABLED):
             return False
         changed = False
@@ -131,7 +131,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         rows = result.rows
         if rows is None or rows > config.integer(DYNAMIC_FILTERING_MAX_KEYS):
             return False
-        if path.exact and rows > config.integer(DYNAMIC_FILTERING_EXACT_KEYS):
+        if path.exact and rows > config.integer(DYNAMIC_FILTERING_EXACT_KEYS):  # too many keys to store exactly
             path = replace(path, prunes=False)
         scanned = None if path.keys_from is None else context.rows_scanned(path.keys_from)
         estimate = filter_selectivity(rows, scanned, scan_operator(graph, path.targets[0]).rows)

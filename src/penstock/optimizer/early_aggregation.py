@@ -32,7 +32,7 @@ _MAX_RELATIVE_COST = 0.9
 
 
 def is_cheaper_before_copies(rows: int, groups: int, copies: int) -> bool:
-    """Whether aggregating `rows` to `groups`, then `copies` of these, hashes clearly fewer rows than all copies."""
+    """Whether hashing `rows` and then `copies` times `groups` is clearly cheaper than hashing `copies` times `rows`."""
     return rows + copies * groups <= _MAX_RELATIVE_COST * copies * rows
 
 

@@ -105,7 +105,7 @@ def is_broadcast(edge: StreamEdge) -> bool:
 
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
-    """Return the nodes to which the vertex of a node broadcasts its rows; empty if it has any other reader."""
+    """Return the nodes to which the vertex of a node broadcasts its rows; empty if any out edge is not a broadcast."""
     for edge in chained_edges(graph, node_id):
         node_id = edge.target_id
     outgoing = graph.out_edges(node_id)

@@ -3,7 +3,7 @@
 Before::
 
     orders   ──HASH──┐
-                     ├─▶ join (sort-merge)      lineitem's tasks would read 3 MiB of orders each
+                     ├─▶ join (sort-merge)      each task would read 3 MiB of orders
     lineitem ──HASH──┘
 
 After::

@@ -28,7 +28,7 @@ from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, Stre
 
 
 def best_order(joins: Sequence[int], fractions: Mapping[int, float], needed: Mapping[int, set[int]]) -> tuple[int, ...]:
-    """Return joins in ascending order of `fractions`, each after the joins in `needed`; the sort is stable."""
+    """Return joins in ascending order of `fractions`, each after the joins that it needs; the sort is stable."""
     remaining, ordered = list(joins), list[int]()
     while remaining:
         ready = [join for join in remaining if needed[join] <= set(ordered)]

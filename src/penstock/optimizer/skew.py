@@ -75,7 +75,7 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
 def split_obstacle(graph: StreamGraph, dependents: list[StreamEdge], subject: str | None = None) -> str | None:
     """Return why the operators at the end of the edges `dependents` prevent a split; None if they do not.
 
-    These operators need all rows of a key in the same task. `subject` replaces the operator's name in the reason.
+    Only aggregates with mergeable partial results allow a split. `subject` replaces the operator's name in the reason.
     """
     for edge in dependents:
         node = graph.node(edge.target_id)
@@ -117,7 +117,7 @@ def decide_split(
 ) -> bool:
     """Let several tasks read the skewed subpartitions of an edge, and record that as a decision about a node.
 
-    `dependents` become hash exchanges. `outcome` says how subpartitions are split. Return whether the graph changed.
+    Chained `dependents` become hash exchanges. `outcome` says how rows are split. Return whether the graph changed.
     """
     skewed = skewed_subpartitions(result, context.config)
     chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions {outcome}"

@@ -8,10 +8,10 @@ After::
 
     clicks ──HASH(user), subpartitions may be split──▶ Repartition ──HASH(user), partial──▶ Aggregate
 
-This applies only to rows that are hash partitioned before the aggregate. Without such a partitioning, Spark aggregates
-before the exchange. (For a distinct count, it first exchanges the rows by group and counted value.) A hot group is then
-small, unless its partial results contain the values themselves, as for an exact percentile or `collect_set`. Such
-partial results are first merged in chunks::
+This applies only to rows that are repartitioned before the aggregate. Without a repartition, Spark aggregates before
+the exchange. (For a distinct count, it first exchanges the rows by group and counted value.) A hot group is then small,
+unless its partial results contain the values themselves, as for an exact percentile or `collect_set`. Such partial
+results are first merged in chunks::
 
     clicks ─▶ partial ──HASH(user)──▶ Aggregate                          a task merges 1000 partial results
     clicks ─▶ partial ──HASH(user)──▶ chunks ──HASH(user)──▶ Aggregate   31 tasks merge 32 each, and a task merges 31
@@ -41,7 +41,6 @@ MIN_SPEEDUP = 1.5
 
 _SAMPLE_DIVISOR = 8
 """The sample that measures how many values partial results share has 1 / `_SAMPLE_DIVISOR` of the results."""
-
 _BISECTION_STEPS = 30
 
 
@@ -118,6 +117,7 @@ def _merged_fraction(coverage: float, count: int) -> float:
 
 
 _NEED_WHOLE_GROUPS = frozenset({OperatorKind.AGGREGATE, OperatorKind.GROUPED_MAP, OperatorKind.WINDOW})
+"""Kinds that need a whole group in the same task. `AdaptiveSkewedWindow` handles each `WindowOperator`."""
 _MIN_SKEW = 2
 """The minimum bytes of a subpartition to split, as a multiple of the bytes per core: a split costs an exchange."""
 
@@ -139,7 +139,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
             elif isinstance(reader.operator, AggregateOperator) and reader.operator.keeps_values:
                 changed |= self._merge_in_chunks(edge, result, context)
             elif reader.kind in _NEED_WHOLE_GROUPS and not isinstance(reader.operator, WindowOperator):
-                self._record_obstacle(edge, result, context)
+                self._record_obstacle(edge, result, context)  # a WINDOW here is a `WindowGroupLimit` of Spark
         return changed
 
     def _merge_in_chunks(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:

@@ -16,7 +16,7 @@ After::
 
 The skew threshold and the sides that may be split follow the adaptive skewed join of Flink. In contrast to Flink, an
 aggregate after the join that needs all rows of a key in the same task does not prevent the split if its partial results
-can be merged: they are exchanged once more. `FORCED` also splits before other operators and exchanges their input.
+can be merged: they are exchanged once more. The option `FORCED` splits before any operator and exchanges its input.
 """
 
 from __future__ import annotations

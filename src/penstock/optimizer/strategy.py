@@ -169,8 +169,8 @@ class StrategyContext(StreamGraphContext):
     ) -> None:
         """Record a decision that does not change the graph.
 
-        A decision about a node, or about a name that exactly one node has, is shown with the vertex of the node and
-        gets the outcome of the vertex. An explanation of None is derived from `chosen` and `reason`.
+        A decision about a node, or about the unique name of a node, is shown with the vertex of the node and gets the
+        outcome of the vertex. An explanation of None is derived from `chosen` and `reason`. `figures` are its numbers.
         """
         self._decisions.record(self._choice(kind, about, chosen, reason, explanation, figures))
 

@@ -47,7 +47,7 @@ class _FunctionStrategy(StreamGraphOptimizationStrategy):
 
 
 def check_strategies(strategies: object) -> None:
-    """Raise `ArgumentError` if an argument is not a list, or a member cannot be called as a strategy."""
+    """Raise `ArgumentError` if `strategies` is not a list, or if a member is not a strategy (see `is_strategy`)."""
     check_members(strategies, object, _ARGUMENT, _ARGUMENT, _HINT)
     for strategy in cast("list[object]", strategies):
         if not is_strategy(strategy):

@@ -95,7 +95,7 @@ def leaves_split_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
 
 
 def _user_nodes(plan: LogicalNode) -> list[LogicalNode]:
-    """Return the nodes of a plan except projections that Penstock adds to separate barrier stages from other stages."""
+    """Return the nodes of a plan, without Penstock's own projections that only separate barrier stages from others."""
     nodes = list(plan.walk())
     boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node)]
     return [node for node in nodes if not any(node in boundary.children for boundary in boundaries)]
@@ -109,8 +109,8 @@ def _nondeterministic_reason(node: LogicalNode) -> str:
 def _position_reason(node: LogicalNode) -> str:
     """Return why an operator's values depend on the tasks of rows, which may differ from Spark's; empty if they do not.
 
-    A value may depend on the tasks of a scan, because Spark then splits the scan (`leaves_split_by_spark`). But an
-    aggregate, for instance, evaluates its result expressions in the tasks of its groups.
+    A value may depend on the tasks of a scan, because Spark then splits the scan (`leaves_split_by_spark`). It must not
+    depend on tasks after an exchange, in which, for instance, an aggregate evaluates its result expressions.
     """
     dependent = sorted(node.nondeterministic & PARTITION_DEPENDENT)
     if not dependent or (node.name in PRESERVES_PARTITIONS and _has_tasks_of_leaf(node)):
@@ -123,7 +123,7 @@ def _has_tasks_of_leaf(node: LogicalNode) -> bool:
 
 
 def _repeated_call_reason(node: LogicalNode) -> str:
-    """Return why Spark must run an operator: it may read an input twice, repeating function calls; empty if not."""
+    """Return why Spark must run an operator: Spark decides how often functions in several inputs run; else empty."""
     if len(node.children) < 2:
         return ""
     functions = sorted(

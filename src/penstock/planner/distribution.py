@@ -14,12 +14,12 @@ from penstock.graph import JoinType, Side
 
 Keys = tuple[str, ...]
 _MAX_EQUATED_KEYS = 3
-"""More keys have more than eight combinations, the limit ``broadcastHashJoin.outputPartitioningExpandLimit``."""
+"""The maximum number of keys to equate: more exceed Spark's 8 combinations (``outputPartitioningExpandLimit``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The key tuples by which rows are hash partitioned (empty: unknown), and their exchange group, see `PlanParts`."""
+    """Equivalent key tuples by which rows are hashed (empty: unknown), and the exchange group, see `PlanParts`."""
 
     hashed_by: tuple[Keys, ...] = ()
     group: int | None = None
@@ -61,8 +61,8 @@ def static_build_side(
 ) -> Side | None:
     """Return the side that Spark would broadcast when planning, or None.
 
-    A side with a broadcast hint takes precedence (the smaller side if both have it). A hint for another join algorithm
-    prevents a broadcast. Otherwise the smaller allowed side is broadcast if it has at most `threshold` bytes.
+    A broadcast hint takes precedence (the smaller side if both have it). A hint for another algorithm prevents a
+    broadcast. Otherwise the smaller allowed side without ``no_broadcast_hash`` is broadcast, up to `threshold` bytes.
     """
     allowed = [side for side in Side if join_type.can_build(side)]
     order = sorted(allowed, key=lambda side: (size[side], side is Side.LEFT))

@@ -109,8 +109,8 @@ class EngineChoice:
     def for_session(self) -> SparkQuery | DraftChoice | None:
         """Return a query that an engine or Spark should compute completely, or else the result of `large_query`.
 
-        Called for a query that Spark has delegated. Spark computes a small query if the engine does not support it,
-        unless its rows are to be compared with those of plain Spark.
+        Called for a query that Spark has delegated to Penstock. Spark computes a small query if the engine does not
+        support it, unless its rows are to be compared with those of plain Spark.
         """
         if self._source_bytes < self._threshold and not self._has_job_options and not self._has_hints:
             native = self._small_query()
@@ -123,7 +123,7 @@ class EngineChoice:
         return self.large_query()
 
     def large_query(self) -> NativeQuery | DraftChoice | None:
-        """Return the query if the engine should compute it, or the decision against it; None if nothing is to decide.
+        """Return the query if the engine should compute it, or the decision against it; None without a decision.
 
         The engine computes a query if no option or hint controls how it runs, and the tables that Spark must still read
         do not exceed the threshold. The input must be neither below the threshold, nor too large for a single executor.
@@ -170,7 +170,7 @@ class EngineChoice:
         return NativeQuery(engine, query_or_reason, self._task_resources(engine), reason)
 
     def _needs_steps(self, output: Output) -> bool:
-        """Whether the query must run in steps: its sink needs tasks, files, stages or an exchange, or it has hints."""
+        """Whether steps are needed: for hints, or for the parallelism, file size, stages or rereading of the sink."""
         sink, config = output.sink, config_of(self._bridge, self._config, output.sink)
         options = sink_options(config)
         return (
@@ -192,7 +192,7 @@ class EngineChoice:
 
 
 def _too_large_reason(query: EngineQuery, threshold: int, limit: int | None) -> str:
-    """Return why the engine or Spark would read too much for a query in one task; empty if they would not."""
+    """Return why the engine would read too much in a single task, or Spark for the rest of the query; else empty."""
     if query.rest_size_in_bytes > threshold:
         rest_bytes = query.rest_size_in_bytes
         size = show_bytes(rest_bytes) if rest_bytes < MAX_ESTIMATE_BYTES else "a table of unknown size"

@@ -44,9 +44,9 @@ def with_late_values(plan: LogicalNode) -> LogicalNode:
 
 
 def has_late_values(top: LogicalNode) -> bool:
-    """Whether a projection directly above an aggregate may fail; only projections and filters separate it from `top`.
+    """Whether a projection that may fail is directly above an aggregate, with only projections and filters up to `top`.
 
-    If it may, Spark must not compute common subexpressions in advance, as projections do and aggregates do not.
+    If so, Spark must not compute common subexpressions in advance: projections do so, but aggregates do not.
     """
     while top.name in {"Project", "Filter"}:
         (child,) = top.children

@@ -113,7 +113,7 @@ class NodePlan:
 class SourcePlan:
     """The part of Spark's plan for a source.
 
-    `static_parallelism` is the parallelism that the connector or static inference sets before the job runs, or None.
+    `static_parallelism` is the parallelism that the source sets, or that is inferred, before the job runs; else None.
     `filtered` is the leaf with the filters directly above it. `scan` splits and reads the source.
     """
 
@@ -127,7 +127,7 @@ class SourcePlan:
     def with_filters(self, plan: LogicalPlan) -> SourcePlan:
         """Return the source with additional filters; `plan` is its relation with all filters above it."""
         scan, inferring_source = self.scan.with_filters(plan), self.coordinator.source
-        user_source = None if inferring_source is self.scan else inferring_source
+        user_source = None if inferring_source is self.scan else inferring_source  # any other is the user's
         coordinator = SourceCoordinator(self.coordinator.name, scan.parallelism_source(user_source))
         return replace(self, scan=scan, coordinator=coordinator)
 

@@ -38,19 +38,19 @@ class Reading:
     part_can_fail: bool
     """Whether the part may raise an error on some row."""
     condition_can_fail: bool = False
-    """Whether the query has a condition that may fail and that Spark may push into the part. Or whether it joins the
-    part with an input that may fail: Spark may filter this input by the part's filters and the join keys."""
+    """Whether the reader has a condition that may fail and that Spark may push into the part. Or whether the reader
+    joins the part with an input that may fail: Spark may filter this input by the part's filters and the join keys."""
     may_skip_rows: bool = False
-    """Whether the query alone might not compute all rows and columns of the part: it has a condition that Spark may
+    """Whether the reader alone might not compute all rows and columns of the part: it has a condition that Spark may
     push into the part, a limit, or expressions that Spark may merge with columns of the part."""
     reads_all: bool = False
-    """Whether the query alone certainly computes all rows of the part, with all columns that any query uses."""
+    """Whether the reader alone certainly computes all rows of the part, with all columns that any query uses."""
 
 
 def unsafe_readings(readings: Collection[Reading]) -> list[Reading]:
     """Return the readings for which a job might raise other errors than its queries on their own.
 
-    If one query computes the whole part anyway, errors of the part also occur without sharing, whatever others read.
+    If a query computes the whole part anyway, errors of the part also occur without sharing, whatever others read.
 
     >>> partial = Reading(0, 7, part_can_fail=True, may_skip_rows=True)
     >>> whole = Reading(1, 7, part_can_fail=True, reads_all=True)
@@ -94,7 +94,7 @@ class SharedPart:
 
     `number` and `subtree_classes` are as in `CommonPart`. `analyzed` is the analyzed part with the used columns, `plan`
     is the optimized part, and `columns` are the positions of these columns in a placeholder. `condition` is the filter
-    above each of its placeholders, as `Expression.key`, if there is one; the part contains it, too.
+    above each of its placeholders, as `Expression.key`, or empty; the part contains this filter, too.
     """
 
     number: int
@@ -134,7 +134,7 @@ def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
 
 
 def used_columns(path: Sequence[LogicalNode]) -> set[int]:
-    """Return the positions of a placeholder's used columns; all, unless only filters separate it from a projection."""
+    """Return a placeholder's used column positions; all unless the first operator above its filters is a projection."""
     *above, leaf = path
     readers: list[LogicalNode] = []
     for reader in reversed(above):
@@ -217,7 +217,7 @@ def _plan_can_fail(plan: LogicalNode, parts: Mapping[int, SharedPart]) -> bool:
 
 
 def _has_no_effect_on(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
-    """Whether a filter has no effect on a part: Spark cannot push it down (if it is on sums), or the part has it."""
+    """Whether a filter has no effect on a part: Spark cannot push it down (for example on sums), or the part has it."""
     if condition.name != "Filter" or not part.is_read_by(leaf):
         return False
     if part.condition and catalyst.filter_condition(condition).key == part.condition:

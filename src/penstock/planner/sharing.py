@@ -259,7 +259,7 @@ class _CommonParts:
 def _searchable_inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
     """Return the inputs that parts may be extracted from.
 
-    Empty for ``WithCTE``, whose inputs refer to its relations, and for operators that are nondeterministic themselves
-    (`is_deterministic` would include their inputs), as their rows may depend on the partitioning of their input.
+    Empty for ``WithCTE``, whose inputs refer to its relations. Also empty for an operator that is nondeterministic
+    itself, as its rows may depend on the partitioning of its input. (`is_deterministic` would include the inputs.)
     """
     return () if node.nondeterministic or node.name == "WithCTE" else node.children

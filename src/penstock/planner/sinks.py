@@ -53,7 +53,7 @@ def choose_user_parallelism(
     is_ordered: bool,
     accepts_parallelism: bool,
 ) -> UserParallelism:
-    """Decide whether the number of tasks that a sink requests, or else its file size, applies to its vertex.
+    """Decide whether the `parallelism` (tasks) or else the `file_size` (bytes) that a sink requests takes effect.
 
     `chain` are the nodes that would share the vertex of the sink; `tops` are their topmost operators in Spark's plan,
     None for a node that only forwards rows. `is_ordered` says whether the rows have an order, which another exchange
@@ -115,7 +115,7 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output | Plann
 
 def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, config: Configuration) -> int:
     draft, file_size = translator.draft, output.sink.file_size(sink_options(config))
-    is_planned = isinstance(output, PlannedOutput)  # its sink reads `sink.parallelism` itself, if the option applies
+    is_planned = isinstance(output, PlannedOutput)  # its sink applies `sink.parallelism` itself, if at all
     option_parallelism = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
     parallelism = output.parallelism or output.sink.parallelism or option_parallelism
     if output.sink.restartable:  # the sink can repeat a failed barrier stage, so that stage needs no exchange after it
@@ -132,7 +132,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
             chain, tops, parallelism, file_size, is_ordered=is_ordered, accepts_parallelism=accepted
         )
         parallelism, file_size = setting.parallelism, setting.file_size
-        is_ordered = is_ordered or setting.keeps_exchange  # an exchange would undo a requested partitioning, too
+        is_ordered = is_ordered or setting.keeps_exchange  # like an order, a partitioning must not be undone
     has_file_size = file_size is not None and parallelism is None and not is_ordered
     measures_tasks = output.sink.measures_tasks and parallelism is None and not is_ordered
     operator = SinkOperator(file_size if has_file_size else None, measures_tasks=measures_tasks)
@@ -141,7 +141,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
     if setting.chosen:
         draft.choices.append(DraftChoice(node_id, setting.chosen, setting.reason, DecisionKind.SINK_PARALLELISM))
     partition_columns = _attributes(plan, output.sink.partition_columns) if has_file_size else []
-    if partition_columns:  # write the rows like a side of a join: hash partitioned by keys
+    if partition_columns:  # hash partition the rows by these columns, written like a join side
         partitioner = HashPartitioner(tuple(column.key for column in partition_columns))
         spread_by = slot_columns(plan, partition_columns)
         edge_plan = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(partition_columns), spread_by=spread_by)
@@ -165,7 +165,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
 
 
 def _has_user_order(operator: LogicalNode | None) -> bool:
-    """Whether the user has sorted the rows of an operator, within partitions or globally."""
+    """Whether rows have an order to preserve: of the user's sort, or of cached data or a query that runs as a whole."""
     if operator is None:
         return False
     if operator.name in LIMITS:  # Spark plans a limit together with the sort below it

@@ -62,7 +62,7 @@ class SourceFactory:
     """Creates the sources of a job.
 
     Options of a table or reader override `config`. `whole_queries` has the queries that run as a whole, by the leaf
-    that replaces their plan. `split_by_spark` are leaves that only Spark may split, as rows or values depend on tasks.
+    that replaces their plan. `split_by_spark` are leaves that only Spark may split, as the result depends on the split.
     """
 
     _bridge: Bridge
@@ -77,8 +77,8 @@ class SourceFactory:
     def create(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
         """Return the source of a leaf.
 
-        `filtered` is the leaf with the filters directly above it. `limit` is the maximum number of rows that the query
-        needs, or None. Raises `ConfigError` if an option of the table is unknown or has an invalid value.
+        `filtered` is the leaf with the filters directly above it. `hint` (the user's settings for the leaf) and `limit`
+        (the maximum rows that the query needs) may be None. Raises `ConfigError` for unknown or invalid table options.
         """
         if leaf in self._whole_queries:
             query = self._whole_queries[leaf]
@@ -98,8 +98,8 @@ class SourceFactory:
         if hive.is_hive_table(leaf):  # read with Hive's SerDes or by a reader of Spark
             mode, maximum = self._config.get(HIVE_INFER_MODE), self._config.integer(HIVE_INFER_MAX)
             options = replace(options, infer=options.infer and mode != "none", kind_max=maximum)
-            is_inferred = mode == "static" and infers_parallelism(options, static_parallelism)
-            if is_inferred and isinstance(inferring_source, DynamicParallelismInference):
+            infers_while_planning = mode == "static" and infers_parallelism(options, static_parallelism)
+            if infers_while_planning and isinstance(inferring_source, DynamicParallelismInference):
                 inferred = inferring_source.infer_parallelism(ParallelismInferenceContext(maximum, self._volume))
                 static_parallelism = limit_parallelism(inferred, limit) if inferred > 0 else None
         return SourcePlan(leaf, SourceCoordinator(name, inferring_source), options, static_parallelism, filtered, scan)

@@ -67,7 +67,7 @@ def single_task_choice(engine: NativeEngine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskResources:
-    """The resources of a query's task: bytes of memory, cores, and whether ``execution.verify`` checks its rows."""
+    """A query's task: bytes of memory, threads, and whether ``execution.verify`` checks the rows that it returns."""
 
     memory: int
     threads: int
@@ -94,7 +94,7 @@ class NativeQuery(SparkQuery):
         return self._native.rest_may_fail and not self.fallback_reason  # a fallback has the same stages as plain Spark
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Run the engine's parts, and the rest in Spark up to its last stage; return this stage as a leaf.
+        """Run the engine's parts, and the operators above in Spark up to its last stage; return this stage as a leaf.
 
         If the engine fails, run all stages of the query but the last in Spark.
         """

@@ -1,4 +1,4 @@
-"""Finds the exchanges in a plan, and builds barrier stages for those that a job's options make adaptive."""
+"""Finds the exchanges of `rebalance` and `rescale` in plans; builds barrier stages for those that are adaptive."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
 
 
 def consumer_stage_at(node: LogicalNode) -> ConsumerStage | None:
-    """Return the barrier stage of `rebalance` or `rescale` whose tasks an operator runs, None for other operators."""
+    """Return the barrier stage of `rebalance` or `rescale` that an operator runs; None for any other operator."""
     if node.name not in {"MapInArrow", "PythonMapInArrow"}:
         return None
     return consumer_stage_of(function_id(node))
@@ -96,7 +96,7 @@ def exchange_before(node: LogicalNode, config: Configuration) -> LocatedExchange
         return located
     if child.repartition is None or child.name != "Repartition" or not child.repartition.shuffles:
         return None
-    if node.name == "MapInPandas":  # its conversions depend on Spark settings
+    if node.name == "MapInPandas":  # Spark settings control its conversions to pandas
         return None
     function, schema = UserFunction(pickled_function(node)), schema_of(node.output)
     exchange = RequestedExchange(function=function, schema=schema, function_operator=node)

@@ -1,7 +1,7 @@
 """Flow control of the channels from a writer to its consumers, and their selection (FLINK-31655). No Spark, no I/O.
 
 Limits are in seconds of the consumer's work, capped in bytes. A limit in bytes alone would let thousands of small rows
-wait for a slow consumer. The consumer's pace is unknown before its first acknowledgement.
+wait for a slow consumer. Until its first acknowledgement, a consumer's pace is unknown, so it gets a single batch.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class LoadBasedChannelSelector:
     """Selects the channel for the next batch: the least loaded of the next few channels.
 
     Compares the `max_traverse_size` channels that follow the last selected channel. The first channel without a batch
-    in flight is selected at once; else the channel, not full, with the fewest batches in flight, then the fewest bytes,
-    then the first. With equal loads that is round robin. If all of these channels are full, the others are compared.
-    Raise `RebalanceError` if there is no channel, or `max_traverse_size` is less than 2.
+    in flight is selected at once. Otherwise, among those that are not full, the channel with the fewest batches in
+    flight is selected, then the fewest bytes, then the first. With equal loads, this is round robin. If all are full,
+    the remaining channels are compared. Raise `RebalanceError` without channels, or if `max_traverse_size` is below 2.
     """
 
     def __init__(self, channels: int, max_traverse_size: int) -> None:

@@ -149,7 +149,7 @@ class Network(ABC):
             self.changed.notify_all()
 
     def post(self, connection: Connection, *parts: object) -> None:
-        """Send buffers: after the handshake, and on the network thread if the socket does not accept all at once."""
+        """Send buffers, or queue them until the handshake is complete; the network thread sends what remains."""
         try:
             with connection.send_lock:
                 queue = connection.send_queue if connection.is_authenticated else connection.held_back
@@ -264,7 +264,7 @@ class Network(ABC):
             self._selector.modify(connection.sock, events, connection)
 
     def _close_lost(self, connection: Connection, cause: BaseException) -> None:
-        """Close a connection; fail if the peer is another task that has not sent or acknowledged the end frame."""
+        """Close a connection; report an error if its peer, a task, has not sent or acknowledged the end frame."""
         if connection.is_closed:
             return
         if self._selector.get_map().get(connection.sock) is not None:

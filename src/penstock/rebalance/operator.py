@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from penstock.spark.plans.logical_plan import LogicalPlan
     from penstock.spark.plans.nodes import LogicalNode
 
-    Reports = Accumulator[list[dict[str, Any]]]  # what each task has counted: the fields of a `SubtaskReport`
+    Reports = Accumulator[list[dict[str, Any]]]  # the fields of each task's `SubtaskReport`, and "stage"
 
 log = logging.getLogger("penstock.rebalance")
 
@@ -331,7 +331,7 @@ def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpe
         raise NoBarrierError(f"{readers} tasks need {readers} cores at the same time, and the cluster has {slots}")
     tasks = narrow_task_count(df)
     if parallelism is None and tasks is not None:
-        readers = min(slots, max(tasks, 1)) if spec.pointwise else slots
+        readers = min(slots, max(tasks, 1)) if spec.pointwise else slots  # a rescale adds no tasks
     spec = replace(spec, readers=readers)
     if tasks is None or tasks > slots:
         return df.repartition(slots), replace(spec, tasks=slots)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class UserFunction:
     """A pickled function that is loaded in the task, because only executors have its broadcast variables.
 
-    `command` is the pickled pair (function, return type) or, if that is large, a pickled broadcast variable with it.
+    `command` is the pickled pair (function, return type) or, if large, a pickled broadcast variable with these bytes.
     """
 
     def __init__(self, command: bytes) -> None:
@@ -88,7 +88,7 @@ class PandasFunction:
                 message = f"the function returned no column {missing[0]!r}"
                 raise RebalanceError(message, hint="return all columns of the schema")
             columns = [frame[name] for name in self.schema.names]
-        else:
+        else:  # without names, columns are matched by position
             columns = [frame.iloc[:, i] for i in range(len(frame.columns))]
         arrays = [self._array(column, field) for column, field in zip(columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -1,6 +1,6 @@
 """The Python process of a consumer, which pulls chunks of rows from the JVM of its task, a batch at a time.
 
-It is used by an adaptive exchange that does not run as a barrier stage (`penstock.rebalance.task`).
+Adaptive exchanges that do not run as barrier stages use this process; `penstock.rebalance.task` is for barrier stages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONNECT_SECONDS = 20.0
 class PullTask:
     """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process.
 
-    Its input is a single row, the ticket: the address of the rows in the JVM of its task, and the consumer's secret.
+    Its input is a single row, the ticket: the address where the JVM of its task serves the rows, and an access secret.
     """
 
     function: MapFunction
@@ -49,7 +49,7 @@ class PullTask:
             pulled.check()
         report = asdict(pulled.report(context.partitionId())) | {"stage": context.stageId()}
         self.reports.add([report])
-        for _ in tickets:
+        for _ in tickets:  # Spark reuses the Python process only if its input was read to the end
             pass
 
 

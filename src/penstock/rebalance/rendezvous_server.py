@@ -1,4 +1,4 @@
-"""The driver's side of `penstock.rebalance.rendezvous`: a small server in the driver's process."""
+"""The server in the driver through which the tasks of a stage exchange addresses (`penstock.rebalance.rendezvous`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.rebalance")
 
 _MAX_ABANDONED = 1024
-"""Maximum number of abandoned attempts to remember. A late task of an older attempt waits for the timeout."""
+"""Maximum number of attempts remembered as `INCOMPLETE`. A late task of an older attempt waits for the timeout."""
 
 
 def rendezvous_of(spark: SparkSession) -> Rendezvous:

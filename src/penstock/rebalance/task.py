@@ -171,7 +171,7 @@ class _RunningTask:
         self._last_progress = time.monotonic()
         self._blocked_seconds = self._waited_seconds = 0.0
         self._rows = self._bytes = self._largest_queue = 0
-        # All batches of a writer have the same schema. It is serialized once: that is slower than choosing a channel.
+        # The schema of all batches of a writer: serializing it takes longer than choosing a channel, so it is cached.
         self._written_schema: bytes | None = None
         self._parsed_schemas: dict[bytes, pa.Schema] = {}
 

@@ -187,7 +187,7 @@ class Transport(Network):
 
     def _on_nonce(self, connection: Connection, reader_nonce: bytearray) -> None:
         assert connection.peer_index is not None
-        reader = self._targets[connection.peer_index]  # at a writer, it is the number of the channel
+        reader = self._targets[connection.peer_index]  # at a writer, `peer_index` is the channel
         connection.nonce = os.urandom(NONCE_BYTES)
         peer_nonce = bytes(reader_nonce)
         answer = protocol.hello(self._secret, peer_nonce, connection.nonce, self._index, reader)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.events import VertexSnapshot
     from penstock.scheduler.job import Job
 
-# The kinds of decisions with an estimate: of the rows that a step reads (input), or of the bytes that it writes.
+# The kinds of decisions that estimate the rows that a step reads from sources, and the bytes that it writes.
 _INPUT_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
 _OUTPUT_KINDS = (DecisionKind.SUBPARTITIONS,)
 
@@ -106,7 +106,7 @@ class Analysis:
         return html_of_text(str(self.job.summary)) + plan_html + html_of_text("\n".join(self._note_lines()))
 
     def _note_lines(self) -> list[str]:
-        """Return lines with the missed estimates, those with the largest error first, and with the decisions."""
+        """Return lines with the missed estimates, the largest factor first, and then with the decisions."""
         decisions = self.job.decisions.records
         missed = [decision.estimate for decision in decisions if decision.estimate is not None and decision.is_missed]
         missed.sort(key=lambda estimate: -(estimate.missed_by or 0))

@@ -32,7 +32,7 @@ _TITLE = f"Plan before it runs. A step reads what is indented below it. A number
 
 @dataclass(frozen=True, slots=True)
 class ExplainedInput:
-    """An input of an explained node; `source` is the id of the node that it reads.
+    """An input of an explained node; `source` is the id of the node that produces the rows.
 
     `label` describes the partitioner for users, and is empty if rows stay in their task.
     """
@@ -67,7 +67,7 @@ class ExplainedPlan:
     nodes: tuple[ExplainedNode, ...]
     decisions: DecisionLog
     planned: tuple[Choice, ...] = ()
-    """The choices that the planner made for these nodes; `as_dict` has them under "notes"."""
+    """The planner's choices for these nodes; `as_dict` has them under "notes"."""
     spark_plan: str | None = None
     """Spark's plans of queries that Spark runs unchanged, which have no nodes; else None."""
 

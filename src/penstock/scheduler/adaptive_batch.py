@@ -1,4 +1,4 @@
-"""The scheduler of a job: runs ready vertices concurrently, and sets the tasks of each by the size of its inputs."""
+"""The scheduler of a job: runs ready vertices concurrently, each with a number of tasks for the size of its inputs."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class AdaptiveBatchScheduler:
             self._report_failure(execution, error)
 
     def _infer_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
-        """Infer the parallelism of the sources of a vertex, which is initialized once all have answered."""
+        """Infer the parallelism of the sources of a vertex; once all have answered, the vertex is initialized."""
         vertex = execution.vertex
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
         unanswered = len(sources)
@@ -304,7 +304,7 @@ class AdaptiveBatchScheduler:
         self._events.put(handler.JobVertexFailedEvent(execution.vertex.id, error))
 
     def mark_vertices_cancelled(self) -> None:
-        """Change the state of all vertices that have not ended to cancelled; called at the end of the job."""
+        """Mark all vertices that have not ended as cancelled; called at the end of the job."""
         for execution in self.execution_graph:
             with suppress(GraphError):  # the vertex has ended
                 execution.move(ExecutionState.CANCELED)
@@ -328,8 +328,8 @@ class AdaptiveBatchScheduler:
 def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLog) -> bool:
     """Whether Spark exchanges no rows within a vertex, so that its running stage writes the result.
 
-    Spark exchanges rows within operators that it runs with their inputs, and within a join whose broadcast fell back:
-    the outcome of the decision to broadcast then has the entry ``instead``.
+    Spark may exchange rows within operators that it plans itself, such as unions, and within a join that was shuffled
+    instead of broadcast: the outcome of the decision to broadcast then has the entry ``instead``.
     """
     operators = [graph.node(node_id).operator for node_id in vertex.node_ids]
     may_exchange = any(

@@ -53,7 +53,7 @@ def as_user_error(error: BaseException, hint: str | None = None) -> BaseExceptio
 
 
 def clear_frames(error: BaseException | None) -> None:
-    """Clear the local variables in Penstock's frames of an error's tracebacks to free memory; their lines remain."""
+    """Clear the variables in Penstock's frames of an error's tracebacks to free memory; tracebacks print as before."""
     while error is not None:
         trace = error.__traceback__
         while trace is not None:

@@ -78,7 +78,7 @@ class AdaptiveExecutionHandler:
         self._listeners.append(listener)
 
     def handle_job_event(self, event: JobEvent) -> None:
-        """Handle an event; events that do not change the graph are ignored."""
+        """Handle the progress or completion of a vertex; ignore all other events."""
         match event:
             case JobVertexFinishedEvent(vertex_id):
                 vertex = self._manager.finish(vertex_id)

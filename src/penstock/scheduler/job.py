@@ -90,7 +90,7 @@ class Job(JobStatus):
 
     @property
     def summary(self) -> JobSummary:
-        """A line with the bytes that broadcasts saved from a shuffle, the tasks, the duration, and missed estimates.
+        """The figures of the job: bytes that broadcast joins did not shuffle, tasks, duration, and missed estimates.
 
         >>> print(job.summary)
         3 tasks, ... s

@@ -75,7 +75,7 @@ class JobStatus(ABC):
         return {groups[group]: counts for group, counts in task_counts(bridge, list(groups)).items()}
 
     def table(self) -> Table:
-        r"""Return a table with a row per step: what it does, its tasks and their reason, and its output.
+        r"""Return a table with a row per vertex: its operators, tasks and output; without vertices, a row per decision.
 
         >>> print(*job.table().columns[1].cells, sep="\n")
         RDD → partial aggregate by carrier

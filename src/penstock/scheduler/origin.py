@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.base.masking import mask_sql
 
 _MAX_TEXT, _MAX_NAME = 8000, 120
-"""Maximum characters of a text, as the list of jobs reads only 64 KiB of each log, and of a name from a statement."""
+"""Maximum characters of a text (the list of jobs reads only 64 KiB of each log), and of a job name from a statement."""
 UNNAMED = "query"
 """The name of a job whose query has no description, statement or line."""
 _CONNECT_PREFIX = "Spark Connect - "
@@ -21,7 +21,7 @@ class QueryOrigin:
     `statement` is its SQL text with secrets masked; None if unknown or not written in SQL. `line` is the action in the
     user's program, as reported by PySpark, such as ``collect at job.py:3``. `description` is the user's name for the
     job, or description of its Spark jobs. `page` is the address in Spark's web UI of the SQL execution that waits for
-    the rows. `is_delegated` says whether Spark delegated the query, and runs only its last stage.
+    the rows. `is_delegated` says whether Spark delegated the query to Penstock, and itself runs only the last stage.
     """
 
     statement: str | None = None

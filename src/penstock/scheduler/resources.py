@@ -1,4 +1,4 @@
-"""The limits of a job, from its options and its cluster: numbers of tasks, broadcasts and hash tables."""
+"""The limits of a job, from its options and its cluster: numbers of tasks, sizes of broadcasts and hash tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ParallelismSettings:
     `fixed` is the number of tasks if automatic parallelism is off, else None. `default` and `user_maximum` are the
     options for the default and the maximum parallelism, None if unset. `source_default` is the default maximum of tasks
     for sources that infer their parallelism, or None. `cores` is the number of tasks that the cluster runs at a time.
-    `skew_factor` and `skew_threshold` are thresholds for skewed subpartitions, see `optimizer.skew.skew_threshold`.
+    `skew_factor` and `skew_threshold` define skewed subpartitions, see `optimizer.skew.skew_threshold`.
     """
 
     bounds: Bounds
@@ -84,16 +84,16 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
     A broadcast table may take an eighth of Spark's share of the smaller heap (driver or executor): several tables may
     exist at a time, and the driver builds each in two copies. A task's hash table may take a quarter of its share.
     """
-    driver, executor = jobs.heap_bytes(bridge)
-    tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
+    driver_heap, executor_heap = jobs.heap_bytes(bridge)
+    tasks_per_executor = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
     threshold, option = broadcast_threshold(bridge, at_run_time=True)
     user_threshold = config.maybe_integer(BROADCAST_THRESHOLD)
     if user_threshold is not None:
         threshold, option = user_threshold, BROADCAST_THRESHOLD.key
     return Resources(
         broadcast_threshold=threshold,
-        broadcast_memory=int(min(driver, executor) * _MEMORY_FRACTION / 8),
-        task_memory=int(executor * _MEMORY_FRACTION / tasks / 4),
+        broadcast_memory=int(min(driver_heap, executor_heap) * _MEMORY_FRACTION / 8),
+        task_memory=int(executor_heap * _MEMORY_FRACTION / tasks_per_executor / 4),
         volume_per_task=config.integer(DATA_VOLUME_PER_TASK),
         cores=jobs.cluster_cores(bridge),
         broadcast_option=option,
@@ -101,7 +101,7 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
 
 
 def broadcast_bounds(bridge: Bridge, config: Configuration, resources: Resources) -> BroadcastBounds:
-    """Return the run-time limits of broadcasts that were chosen by Spark's size estimates."""
+    """Return the run-time limits of broadcasts that were chosen because of Spark's size estimates."""
     threshold, _ = planned_broadcast_threshold(bridge, config)
     settings = ParallelismSettings.of(config, resources.cores)
     return BroadcastBounds(

@@ -38,7 +38,7 @@ class VertexExecution:
     _event_bus: JobEventBus
 
     def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
-        """Decide the tasks of a vertex, run it, record its outcome; `inferred` is the sources' parallelism by node."""
+        """Decide a vertex's tasks, run it, record its outcome; `inferred` is the sources' parallelism by node id."""
         vertex = execution.vertex
         with track_work(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
@@ -126,18 +126,18 @@ def _channel_choice(vertex: JobVertex, report: dict[str, Any]) -> Choice:
 
 log = logging.getLogger("penstock.scheduler")
 
-_SOURCE_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
+_SOURCE_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)  # with estimates of rows read
 
 
 def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results: ResultStore) -> None:
     """Add the actual figures to the estimates of decisions about a vertex.
 
-    A vertex without a result is skipped: its last stage writes to a sink, and may run later.
+    A vertex without a result is skipped: it writes to a sink, which may fetch the rows only after the vertex has run.
     """
     if run.result is None:
         return
     size = run.result.data_bytes if isinstance(run.result, BroadcastResult) else run.result.size_in_bytes
-    if size is not None:
+    if size is not None:  # bytes in memory, which decisions to broadcast estimate
         _compare_broadcast(context, vertex, size)
     estimates = [(decision, _estimate(decision)) for decision in context.decisions.of(vertex.node_ids)]
     unsettled = [decision for decision, estimate in estimates if estimate is not None and estimate.actual is None]
@@ -205,7 +205,7 @@ def _compare_filters(context: JobContext, vertex: JobVertex, unsettled: list[Dec
 
 
 def _filtered_source(context: JobContext, node_id: int) -> int | None:
-    """Return the source that a filter at a node reads: the node itself, or the input of a cheap Calc; else None."""
+    """Return the source that a filter at a node reads, the node or its input; None for other nodes and costly Calcs."""
     graph = context.graph
     if node_id in context.plan.sources:
         consumers = [graph.node(edge.target_id).operator for edge in graph.out_edges(node_id)]

@@ -31,7 +31,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """The result of a query on plain Spark: the fingerprint of its rows, or its error."""
+    """The result of a query on plain Spark: its duration, and the fingerprint of its rows or its error."""
 
     seconds: float
     fingerprint: Fingerprint | None = None
@@ -189,7 +189,7 @@ def error_class(error: BaseException) -> str:
         error = error.__cause__
     text = str(error)
     if _TRACEBACK in text:
-        lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+        lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]  # frames are indented, so they do not match
         error_match = next((match for line in lines if (match := _PYTHON_ERROR.match(line)) is not None), None)
         if error_match is not None:
             return error_match[1]

@@ -49,7 +49,7 @@ class Comparison:
     seconds, plain_seconds
         The duration of the whole job on Penstock, without its commit, and of this output's query on plain Spark.
     location
-        The user's line of code.
+        The user's line of code; empty if unknown.
     """
 
     output: str

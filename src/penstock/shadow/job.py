@@ -123,7 +123,7 @@ class ShadowedJob(Job):
         return self
 
     def compare_planning_error(self, error: Exception) -> None:
-        """Check whether plain Spark fails with the same error as the planning; errors of Penstock itself are left out.
+        """Check whether plain Spark fails with the same error as the planning; a `PenstockError` is not compared.
 
         Raise `RowsDifferError` if the job `raises` and plain Spark does not fail with the same error.
         """
@@ -133,7 +133,7 @@ class ShadowedJob(Job):
             self._raise_differences(error)
 
     def compare_failure(self, error: BaseException) -> None:
-        """Check whether plain Spark fails like the job; it reads the same data, as the job has committed nothing."""
+        """Compare a failed job's outputs or error; plain Spark reads the same data, as the job committed nothing."""
         with self._comparison_lock, self._as_shadow():
             if self._is_report_final:
                 return
@@ -206,7 +206,7 @@ class ShadowedJob(Job):
             fingerprint(watched.recomputed_rows, watched.bridge)
         except Exception:  # noqa: BLE001 - a query may raise any error
             return False
-        watched.fingerprinted_rows = None  # they may be incomplete
+        watched.fingerprinted_rows = None  # the sink may have read only some of the rows
         return True
 
     def _add_verdict(

@@ -43,7 +43,7 @@ class PlainQuery:
 
     @classmethod
     def of_plan(cls, bridge: Bridge, plan: LogicalPlan) -> PlainQuery:
-        """Return a query that runs an optimized plan of Spark unchanged; the plan already refers to cached data."""
+        """Return a query that runs Spark's optimized plan unchanged; Spark has already substituted cached data."""
         return cls(
             lambda: dataframe(bridge.session, plan).schema,
             lambda: dataframe(bridge.session, run_in_plain_spark(plan)),

@@ -28,8 +28,8 @@ class WatchedOutput:
     If the output is `materialised`, its rows can be computed again from the stored result of the last exchange.
     `user_df` is the user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query
     that Spark delegates. `spark_is_chosen` is set if the job plan or a fallback lets Spark run the query. `sink_df` is
-    the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` fingerprint
-    rows while the sink reads them; None if rows are recomputed. `problem` says why rows cannot be compared, else empty.
+    the DataFrame that the sink received, None before that and after the report. `fingerprinted_rows` computes
+    checksums while the sink reads rows; None if rows are recomputed. `problem` says why rows cannot be compared, or "".
     """
 
     bridge: Bridge

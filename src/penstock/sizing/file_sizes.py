@@ -62,7 +62,7 @@ def cut_for_files(
 def _cut_large(
     sizes: Sequence[float], slot_range: range, by_mapper: Callable[[int], Sequence[float]], target: float
 ) -> list[tuple[Slice, ...]]:
-    """Divide a large subpartition into ranges of slots of about `target` bytes; a slot is divided by upstream task."""
+    """Divide a large subpartition into ranges of slots of about `target` bytes; a slot may be cut by upstream task."""
     similar_size, fractions = -1.0, [1.0]
     cells: list[float] = []
     for slot in slot_range:
@@ -95,7 +95,7 @@ def runs_near(weights: Sequence[float], target: float) -> list[Range]:
     """Return ranges of consecutive weights with sums near a target, as few sums as possible outside `_TOLERANCE`."""
     ideal_count = sum(weights) / target
     run_length = len(weights) / max(ideal_count, 1)
-    # If all weights are equal, a count is best that divides them into ranges of the same length.
+    # If all weights are equal, the best count divides them into ranges of the same length.
     equal = [len(weights) / length for length in (math.floor(run_length), math.ceil(run_length)) if length]
     near = [ideal_count * factor for factor in _COUNT_FACTORS]
     counts = {max(1, min(len(weights), round(count))) for count in (*near, *equal)}

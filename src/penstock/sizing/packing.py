@@ -1,4 +1,4 @@
-"""Packs a list of sizes into contiguous ranges, and searches a size limit that gives an allowed number of ranges.
+"""Packs a list of sizes into contiguous ranges, and searches for a size limit that gives an allowed number of ranges.
 
 The rules follow Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos).
 """
@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 class SizeList:
-    """The sizes of units in order, in bytes: not empty, not negative. A unit is a subpartition or a slice of it."""
+    """The sizes in bytes of at least one unit, in order. A unit is a subpartition, or a slice of a subpartition."""
 
     def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
         self.sizes = np.asarray(sizes, dtype=np.int64)
@@ -49,7 +49,7 @@ class SizeList:
     def pack(self, limit: int) -> list[Range]:
         """Return ranges of at most `limit` bytes each, filled greedily from the left.
 
-        A range holds at least one unit, whatever its size; units of size zero join the range before them.
+        A unit larger than `limit` gets a range of its own, and units of size zero join the range before them.
         """
         return list(pairwise(self._cuts(limit, len(self))))
 
@@ -74,9 +74,9 @@ class SizeList:
     def smallest_limit(self, at_most: int, low: int, high: int) -> int:
         """Return the smallest limit in [low, high] that gives at most `at_most` ranges, -1 if `high` gives more.
 
-        The search starts just above the even share of the bytes, with growing steps, because the result is there unless
-        single units are huge. Each trial narrows the bounds. After a success, the bytes of the largest range are a new
-        upper bound. After a failure, the least limit that makes any range longer is a new lower bound.
+        The search starts just above the even share of the bytes and takes growing steps, because the result is close
+        to this share unless single units are huge. Each trial narrows the bounds. After a success, the bytes of the
+        largest range are a new upper bound. After a failure, the least limit for a longer range is a new lower bound.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -95,7 +95,7 @@ class SizeList:
         return high
 
     def _trial(self, limit: int, stop: int, high: int) -> tuple[int, int, int]:
-        """Return `count`, the bytes of the largest range, and the least limit for a longer range (`high` if none)."""
+        """Return `count`'s result, the bytes of the largest range, and the least limit for a longer range or `high`."""
         cuts = self._cuts(limit, stop)
         ends = self._ends[cuts]
         largest = int((ends[1:] - ends[:-1]).max())
@@ -117,7 +117,7 @@ def pack_within(
 
     If a limit of `volume` bytes gives too few ranges, take the largest limit that gives at least `lower`, and then the
     smallest that gives the same number, which is the most even. If it gives too many ranges, take the smallest limit
-    that gives at most `upper`. If no limit gives an allowed number of ranges, divide the units by count.
+    that gives at most `upper`. If no limit gives an allowed number, return ranges of about equally many units.
 
     Also return why the limit is not `volume`, as a clause with the bound's origin (`lower_from`, `upper_from`), or "".
     """

@@ -28,7 +28,7 @@ _MAX_TASK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PythonTasks:
-    """The number of tasks that the Python functions of a step need, before bounds apply, and the reason as a clause."""
+    """The number of tasks that Python functions of a step (vertex) need, before bounds apply, and why, as a clause."""
 
     tasks: int
     reason: str
@@ -124,7 +124,7 @@ def decide_vertex(
 
     `inputs` are the bytes per subpartition of each input: at least one input, all with the same number of
     subpartitions. `parallelism` is the number of tasks if set. With fewer subpartitions than tasks, some tasks
-    read nothing. `python` is the number of tasks that Python functions need, or None. It can only raise the number.
+    read nothing. `python` is the number of tasks that Python functions need, or None; it only raises the parallelism.
     """
     counts = {len(sizes) for sizes in inputs}
     if len(counts) != 1:
@@ -156,7 +156,7 @@ def subpartition_count(input_bytes: int, volume: int, upper: int) -> int:
 _CHUNKS_PER_CONSUMER = 64
 """Chunks (subpartitions that the next free consumer takes) per consumer; small chunks shorten the wait at the end."""
 _MAX_CHUNKS = 2000
-"""The maximum for up to 500 consumers: a task writes a block per chunk; above 2000, Spark has only average sizes."""
+"""Maximum chunks for up to 500 consumers: Spark stores only the average size if a task writes more than 2000 blocks."""
 
 
 def chunk_count(consumers: int) -> int:

@@ -1,4 +1,4 @@
-"""Connections of upstream tasks (writers) and downstream tasks (readers) in a rescale. No imports: runs on executors.
+"""Connections of upstream tasks (writers) and downstream tasks (readers) in a rescale. No imports: copied to executors.
 
 The connections are those of Flink's pointwise edges: groups of consecutive tasks, as even as possible. Flink rounds the
 borders of groups up if there are fewer writers than readers, else down. With 3 writers and 2 readers, the last reader

@@ -5,10 +5,10 @@ from __future__ import annotations
 BYTES_PER_CORE_SECOND = 100_000_000
 """Bytes of Parquet files that DuckDB processes per core and second (TPC-H at scale 10: 60 to 500 million)."""
 OVERHEAD_SECONDS = 1.0
-"""Seconds that a query takes at least if it runs in several steps, each planned and started separately (TPC-H)."""
+"""Minimum seconds of a query that runs in several steps, each planned and started separately (measured with TPC-H)."""
 
 MIN_EXCHANGES = 2.0
-"""The minimum number of exchanges of a small query for which DuckDB is chosen instead of Spark.
+"""The minimum number of exchanges with which a small query runs in DuckDB instead of Spark.
 
 TPC-DS at scale 0.1 on two cores: 83 queries have at least 2 exchanges, and 10 of them become slower (geometric mean of
 all speedups 1.84). With a limit of 3: 50 queries, 8 slower (1.56); without a limit: 97 queries, 16 slower (1.79).

@@ -51,7 +51,7 @@ def cut_skewed(
 
     `sizes` are the bytes per subpartition of each input, shape (subpartitions,). `slices` has, for each input, the
     ranges of upstream tasks that divide a skewed subpartition, by its index. `parallelism` is the exact number of tasks
-    if it is set. If the inputs cannot be divided into that many tasks, or the minimum, some read nothing.
+    if it is set. If the inputs cannot be divided into that many tasks, or the minimum, some tasks read nothing.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _unlimited_tasks(sizes, slices, bounds.volume_per_task)
@@ -139,7 +139,7 @@ def _split_inputs(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, 
 
 
 def _split_subpartitions(totals: SizeList, skewed: Mapping[int, _Parts], max_tasks: int) -> list[tuple[int, _Parts]]:
-    """Return the largest skewed subpartitions that `max_tasks` tasks can read, with a task for each and each gap."""
+    """Return the largest skewed subpartitions to split: they and the gaps between them need up to `max_tasks` tasks."""
     split: list[int] = []
     for index in sorted(skewed, key=lambda index: -int(totals.sizes[index])):
         if len(_gaps([*split, index], len(totals))) + len(split) + 1 <= max_tasks:

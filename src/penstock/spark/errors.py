@@ -36,7 +36,7 @@ def translate_errors(message: str = "the query could not be planned") -> Iterato
         yield
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
-        text = str(error).split("\n\nJVM stacktrace")[0].split(";\n'")[0].strip()
+        text = str(error).split("\n\nJVM stacktrace")[0].split(";\n'")[0].strip()  # without stack trace and plan
         hint = next((hint for name, hint in _HINTS.items() if name in condition), None)
         raise PenstockError(message, cause=text, hint=hint) from error
 
@@ -53,7 +53,7 @@ def is_failed_last_stage(error: BaseException) -> bool:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether an error reports a cancelled Spark job: the query has ended, or its user cancelled the job."""
+    """Whether an error reports a cancelled Spark job, because the query has ended or the user cancelled the job."""
     return "[SPARK_JOB_CANCELLED]" in str(error)
 
 

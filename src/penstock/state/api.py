@@ -37,7 +37,7 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
     count
         Whether to read the state and count its rows, instead of using the counts in its files.
     spark
-        A session; if None, the active or an embedded session.
+        A session; if None, the active session, or else a new session in this process.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def rescale(
 ) -> RescaleReport | None:
     """Change the number of key groups (the max parallelism) of a stopped streaming query.
 
-    The rescale adds a batch that reads no data to the query's logs. If an earlier rescale to the same number was
+    The rescale adds a batch to the query's logs; the batch reads no data. If an earlier rescale to the same number was
     interrupted while it published its files, this call finishes the earlier rescale.
 
     >>> report = rescale(checkpoint, 8)
@@ -89,7 +89,7 @@ def rescale(
     max_parallelism
         The new number of key groups, at most 32768.
     spark
-        A session; if None, the active or an embedded session.
+        A session; if None, the active session, or else a new session in this process.
     method
         The rewrite method of every store. If None, it is chosen for each store.
     file_sink
@@ -164,8 +164,8 @@ def rescale_running(
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
     """Undo an interrupted rescale, or a complete rescale whose batch was removed from the query's logs.
 
-    Return whether there was such a rescale. Raise `StateError` if all files of the interrupted rescale are published
-    already, or another live process works on the rescale.
+    Return whether there was such a rescale. Raise `StateError` if the rescale was complete before it was interrupted,
+    or another live process works on it.
 
     >>> abort(checkpoint)  # no rescale was interrupted
     False
@@ -211,7 +211,7 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
 
 
 def _check_not_partly_published(checkpoint: Checkpoint) -> None:
-    """Raise `StateError` if a rescale is partly published or undone, or its batch was removed from the logs."""
+    """Raise `StateError` if a rescale is partly published or partly undone, or the logs were rewound past a rescale."""
     journal = Journal.load(checkpoint.folder)
     if journal is not None and journal.phase is not Phase.STAGING and not rescale_ended(checkpoint, journal):
         raise StateError.rescale_interrupted(checkpoint.location, journal.old, journal.new)
@@ -219,7 +219,7 @@ def _check_not_partly_published(checkpoint: Checkpoint) -> None:
 
 
 def bridge_of(spark: SparkSession | None) -> Bridge:
-    """Return the bridge of a session; if None, of the active or an embedded session."""
+    """Return the bridge (access to the JVM) of a session; if None, of the active session, or else of a new session."""
     if spark is not None:
         check_session(spark, "spark")
     return Bridge(spark or embedded_session())

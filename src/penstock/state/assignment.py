@@ -29,7 +29,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """The work of a task: the old key groups that it reads once, and the new key groups that it writes."""
+    """The work of a task: the old key groups that it reads, and the new key groups that it writes."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]

@@ -47,7 +47,7 @@ class StoreState:
 class Inspection:
     """The state in a checkpoint; `query` is the query's id, and `batch` its last finished batch, None if there is none.
 
-    `provider` is the class of the stores, `format_version` the checkpoint's version, `encoding` how rows are encoded.
+    `provider` is the class of the stores, `format_version` that of the checkpoint, `encoding` the encoding of the rows.
     """
 
     location: str

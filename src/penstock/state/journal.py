@@ -52,8 +52,8 @@ class Journal:
 
     `batch` is the query's last batch before the rescale. `old` and `new` are the numbers of key groups. `files` are the
     files to move, with the same relative path in the staged checkpoint and in the checkpoint. `replaced` has the old
-    texts of the checkpoint's replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker` is
-    needed while files are published. The field names are keys of the journal file, so they must not change.
+    texts of the checkpoint's replaced files, by path. `barrier` says whether a `penstock.state.rescale.StartBlocker`
+    must keep Spark from starting the query while files are published. Field names are JSON keys and must not change.
     """
 
     batch: int
@@ -99,7 +99,7 @@ class Journal:
 
     @staticmethod
     def delete(checkpoint: HadoopPath) -> None:
-        """Delete a checkpoint's journal files; the newest phase last, because `load` returns the newest phase."""
+        """Delete the journal files; the newest phase last, so that `load` returns it even after an interruption."""
         for phase in Phase:
             _journal_file(checkpoint, phase).delete()
 
@@ -165,7 +165,7 @@ def check_not_rewound(checkpoint: Checkpoint) -> None:
 
 
 def remove_rewound_rescales(checkpoint: Checkpoint) -> bool:
-    """Undo rewound rescales; if the batch ran again, only remove the record. Return whether there were any."""
+    """Undo rewound rescales, or only remove their records if their batches ran again; return whether there were any."""
     rewound = [
         journal
         for journal in _recorded_rescales(checkpoint.folder)

@@ -54,7 +54,7 @@ def request_rescale(
     request = Request(max_parallelism, str(method) if method else None, str(Owner.current()))
     if not (requests.submit(request) or requests.submit(request)):  # again: the earlier request may have just ended
         current = requests.current()
-        if current is not None and _wait_until_accepted(requests, current):  # False: it was withdrawn
+        if current is not None and _wait_until_accepted(requests, current):  # otherwise, `current` is withdrawn
             cause = f"a request of {current.by} for {current.max_parallelism} key groups is being served"
             raise StateError.already_rescaling(str(checkpoint), cause)
         raise StateError.no_rescale_service(str(checkpoint), f"{process} accepts no requests")
@@ -80,7 +80,7 @@ def _wait_until_accepted(requests: Requests, request: Request) -> bool:
         if requests.is_accepted(request):
             return True
         time.sleep(_ANSWER_INTERVAL)
-    return not requests.withdraw(request)
+    return not requests.withdraw(request)  # a request that has just been accepted cannot be withdrawn
 
 
 def _wait_for_answer(
@@ -108,7 +108,7 @@ def _wait_for_answer(
 class RescaleService:
     """Service that polls for rescale requests while a query runs, and serves them.
 
-    `marker` is the marker of this process in the checkpoint; the service removes it when the query has ended.
+    `marker` is the file in the checkpoint that names this process; the service removes it when the query has ended.
     """
 
     def __init__(self, query: RescalableQuery, checkpoint: HadoopPath, marker: QueryMarker) -> None:

@@ -115,7 +115,7 @@ def parse_offset(reported: object) -> dict[str, Any]:
 def parse_snapshot_metadata(text: str, path: str) -> tuple[int | None, int]:
     """Return the number of keys of a RocksDB snapshot, None if not counted, and the bytes of its SST files.
 
-    Raise `StateError` if the text of the file ``metadata`` is damaged.
+    The keys include internal keys. Raise `StateError` if the text of the file ``metadata`` is damaged.
     """
     try:
         content = json.loads(text.partition("\n")[2])

@@ -29,7 +29,7 @@ log = logging.getLogger("penstock.state")
 
 
 class QueryMarker:
-    """The marker of this process in the checkpoint of its query, with a lease that is renewed until the removal."""
+    """This process's marker in its query's checkpoint; until `remove`, a renewed lease shows that the process lives."""
 
     def __init__(self, access: Access, checkpoint: HadoopPath) -> None:
         self._access = access

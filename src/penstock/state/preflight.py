@@ -1,4 +1,4 @@
-"""Planning of a rescale (a change of the number of state partitions), and a check for obstacles before any write."""
+"""Plans a rescale, a change of the number of key groups (state partitions), and checks for obstacles before a write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULT_JOIN_FORMAT = 2  # format version of the state of joins if the offset l
 def open_state_session(bridge: Bridge, checkpoint: Checkpoint, batch: int) -> StateSession:
     """Return the session that reads and rewrites the state that a checkpoint has after a batch."""
     conf, format_version = checkpoint.offset_entry(batch).conf, checkpoint.commit_entry(batch).format_version
-    if not has_offline_tools(bridge):
+    if not has_offline_tools(bridge):  # before Spark 4.2
         return RowSession(bridge, format_version, conf, conf.get(ENCODING, "unsaferow"))
     if conf.get(PROVIDER) == IN_MEMORY:
         return SnapshotSession(bridge, format_version, int(conf.get(JOIN_FORMAT, _DEFAULT_JOIN_FORMAT)))
@@ -55,7 +55,7 @@ class RescalePlan:
 
     location: str
     batch: int
-    format_version: int
+    format_version: int  # of the checkpoint: 1, or 2 with unique ids for versions of state
     assignment: StateAssignment
     provider: str  # the class of the state store, before and after the rescale
     stores: tuple[StorePlan, ...]
@@ -92,7 +92,7 @@ def plan_rescale(
     """Return the plan of a rescale to `new` key groups.
 
     `method` is the rewrite method of every store; None to choose it for each store. `is_running` says that the query
-    runs, and stops after its current batch. Raise `StateError` with the reasons if the state cannot be rescaled.
+    runs, and that the caller will stop it after a batch. Raise `StateError` if there are obstacles.
     """
     batch = checkpoint.finished_batch
     if batch is None:
@@ -105,7 +105,7 @@ def plan_rescale(
     provider = checkpoint.offset_entry(batch).conf.get(PROVIDER, "unknown")
     session = open_state_session(bridge, checkpoint, batch)
     obstacles = [*_number_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
-    if not is_running:  # an unfinished batch is an obstacle only if no running query will finish it
+    if not is_running:  # an unfinished batch is an obstacle only if no query is running that finishes it
         obstacles += list(_query_obstacles(bridge, checkpoint)) or _unfinished_batch_obstacles(checkpoint, batch, old)
     obstacles += _permission_obstacles(checkpoint)
     stores: tuple[StorePlan, ...] = ()
@@ -146,15 +146,15 @@ def _store_obstacles(session: StateSession, provider: str, method: RewriteMethod
 
 
 def _unfinished_batch_obstacles(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[str]:
-    begun = checkpoint.latest_batch("offsets")
-    if begun is None or begun <= batch:
+    newest = checkpoint.latest_batch("offsets")
+    if newest is None or newest <= batch:
         return
-    if checkpoint.offset_entry(begun).max_parallelism == old:
-        yield f"batch {begun} was started and is not finished: start the query once and let it finish that batch"
+    if checkpoint.offset_entry(newest).max_parallelism == old:  # otherwise the batch changes the number of key groups
+        yield f"batch {newest} was started and is not finished: start the query once and let it finish that batch"
         return
     journal = Journal.load(checkpoint.folder)
     if journal is None:
-        yield f"batch {begun} is an unfinished repartitioning by Spark: finish it with the number it was started with"
+        yield f"batch {newest} is an unfinished repartitioning by Spark: finish it with the number it was started with"
     else:
         yield (
             f"a rescale to {journal.new} key groups is partly published. If it was interrupted, finish it with "

@@ -37,7 +37,7 @@ def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder
     logged = {int(match["batch"]) for match in log_files}
     if not logged:
         return []
-    # The file of the last compaction contains all older entries, so only later batches need a file.
+    # The log begins with the last compacted file, which has all older entries, or else with its oldest file.
     complete_until = max((int(match["batch"]) for match in log_files if match["compact"]), default=min(logged))
     missing = [batch for batch in range(complete_until + 1, checkpoint.finished_batch + 1) if batch not in logged]
     rescale_batches = [batch for batch in missing if _is_rescale(checkpoint, batch)]
@@ -47,7 +47,7 @@ def add_rescales_to_sink_log(bridge: Bridge, checkpoint: Checkpoint, sink_folder
 
 
 def _is_rescale(checkpoint: Checkpoint, batch: int) -> bool:
-    """Whether a batch changes the number of key groups, as only a rescale does; False if the previous entry is gone."""
+    """Whether a batch changes the number of key groups, so that it has no rows; False if the previous entry is gone."""
     if not checkpoint.folder.child(f"offsets/{batch - 1}").exists():
         return False
     return checkpoint.offset_entry(batch).max_parallelism != checkpoint.offset_entry(batch - 1).max_parallelism
@@ -69,7 +69,7 @@ class QueryStart:
         return Checkpoint(self.bridge, self.location)
 
     def start(self) -> StreamingQuery:
-        """Finish or undo an interrupted rescale, complete a file sink's log, and start with the current settings."""
+        """Finish or undo an interrupted rescale, complete a file sink's log, and start with the session's settings."""
         checkpoint = recover_rescale(self.bridge, self.location)
         sink_folder = None if checkpoint is None else output_path(self.bridge, self.writer)
         if checkpoint is not None and sink_folder is not None:

@@ -10,7 +10,7 @@ from penstock.state.key_groups import UPPER_BOUND_MAX_PARALLELISM
 MAX_GROUP_BYTES = 128 << 20
 """Largest recommended size of a key group in bytes: a whole group is loaded when its task moves to another executor."""
 MAX_GROUPS_PER_CORE = 4
-"""Largest recommended number of key groups per core: with more, the additional tasks cost more than balance saves."""
+"""Largest recommended number of key groups per core: more tasks cost more time than their better balance saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Recommendation:
 
 
 def recommend(current: int, state_bytes: int, cores: int) -> Recommendation:
-    """Return the current number if it is suitable, else its smallest multiple or divisor that is large enough.
+    """Return the current number of key groups if it is suitable, else its smallest sufficient multiple or divisor.
 
     Multiples and divisors are the cheapest changes, because whole groups are split or merged. `state_bytes` is
-    the size of the largest operator's state, `cores` the number of tasks that run at the same time.
+    the size in bytes of the largest operator's state, `cores` the number of tasks that run at the same time.
     """
     min_by_size = -(-state_bytes // MAX_GROUP_BYTES)
     minimum = min(max(min_by_size, cores, 1), UPPER_BOUND_MAX_PARALLELISM)

@@ -1,9 +1,9 @@
-"""Change of the number of key groups of a checkpoint: stage the new state, check it, then publish it.
+"""Change of a checkpoint's number of key groups (state partitions): stage the new state, check it, then publish it.
 
 The checkpoint does not change until the new state is complete and checked. The rescale adds a batch that reads no data
-to the query's logs. The offsets of this batch, with the new number, are published first, then the state, and last the
-batch's commit. Until the commit, Spark 4.2 and later refuse to start the query; for older releases, a `StartBlocker`
-prevents the start. If the process dies, the journal lets another process finish or undo the rescale.
+to the query's logs. The offsets of this batch, with the new number of key groups, are published first, then the state,
+and last the batch's commit. Until the commit, Spark 4.2 and later refuse to start the query; for older releases, a
+`StartBlocker` prevents the start. If the process dies, the journal lets another process finish or undo the rescale.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StartBlocker:
 
     Since 4.2, Spark refuses to start a query whose newest batch is unfinished and changes the number of key groups.
     Older releases would run that batch on the wrong key groups. For them, the blocker adds an entry to the offset log
-    that they cannot parse: they refuse to start, and cite its first line. If Spark is newer, the methods do nothing.
+    that they cannot parse: they refuse to start, and quote the entry. For newer releases, the methods do nothing.
     """
 
     def __init__(self, checkpoint: Checkpoint, journal: Journal) -> None:
@@ -51,7 +51,7 @@ class StartBlocker:
         self._is_needed = journal.barrier
 
     def create(self) -> None:
-        """Write the entry, unless the log of offsets already has an entry for the same batch."""
+        """Write the entry, unless the offset log already has an entry for the same batch."""
         if self._is_needed:
             self._file.write(_BLOCKER_TEXT)
 
@@ -73,7 +73,7 @@ _TASKS_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """The rewrite of the store `store`; `name` is the name of its operator, and `reason` the reason for the method."""
+    """The rewrite of a store; `operator` and `name` identify its operator, and `reason` is the reason for `method`."""
 
     operator: int
     name: str
@@ -81,7 +81,7 @@ class StoreReport:
     method: str
     reason: str
     rows: int
-    largest_group: int  # rows of the largest new key group
+    largest_group: int  # number of rows of the largest new key group
     seconds: float
 
 
@@ -242,11 +242,11 @@ class Rescale:
         return replace(report, rows=rows, largest_group=max((count.rows for count in counts), default=0))
 
     def _stage_metadata(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Stage the operators' metadata; return the files to move, also of the state, and replaced files' old texts."""
+        """Stage the operators' metadata; return the files to move (also state files), and replaced files' old texts."""
         files, replaced = [], {}
         for operator in self._checkpoint.operators:
             metadata = operator.metadata.with_max_parallelism(self._plan.assignment.new)
-            if operator.path.endswith("/metadata"):
+            if operator.path.endswith("/metadata"):  # a single file, which is replaced
                 replaced[operator.path] = self._checkpoint.folder.child(operator.path).read().decode()
                 path = operator.path
             else:
@@ -263,7 +263,7 @@ class Rescale:
 
 
 def _state_files(folder: HadoopPath, prefix: str = "") -> list[str]:
-    """Return the files of a key group, without its schema and without checksums, which are moved with their files."""
+    """Return the state files of a folder, not its schema or checksum files; a checksum file moves with its file."""
     files = []
     for name, is_folder, _ in folder.entries():
         if is_folder and name == "SSTs":
@@ -300,7 +300,7 @@ def rescale_ended(checkpoint: Checkpoint, journal: Journal) -> bool:
 def _is_published(checkpoint: Checkpoint, journal: Journal) -> bool | None:
     """Return True if the rescale's batch is done, False if the query ran its own batch instead, None if neither.
 
-    The newest commit decides, because Spark removes the commits of old batches.
+    The newest commit decides, as Spark removes old commits; while a `StartBlocker` exists, the rescale is incomplete.
     """
     latest = checkpoint.latest_batch("commits")
     if latest is None or latest <= journal.batch or StartBlocker(checkpoint, journal).exists():
@@ -370,7 +370,7 @@ def _restore_checkpoint(checkpoint: Checkpoint, journal: Journal) -> None:
     offset_file = folder.child(f"offsets/{next_batch}")
     blocker = StartBlocker(checkpoint, journal)
     if offset_file.exists() and offset_file.read() == staged.child(f"offsets/{next_batch}").read():
-        # From here on the rescale can only be undone, because removed files cannot be published again.
+        # The offsets were published first. From here on, only undoing is possible: removed files cannot be moved again.
         replace(journal, phase=Phase.ABORTING).save(folder)
         for file in journal.files:
             folder.child(file).delete()  # even if it is staged too: some file systems rename by copying

@@ -7,7 +7,7 @@ from enum import StrEnum
 from penstock.state.assignment import Change, StateAssignment
 
 MAX_OPEN_STORES = 256
-"""Largest number of stores that a task may have open at once."""
+"""Largest number of stores that a task may have open at once; each key group has its own store."""
 
 
 class RewriteMethod(StrEnum):
@@ -26,7 +26,7 @@ def choose_method(
 ) -> tuple[RewriteMethod, str]:
     """Return the method for a store, and the reason.
 
-    `is_keyed` says whether a key distributes the rows, `encoding` is Spark's name of their format. `files_problem` says
+    `is_keyed` says whether a key distributes the rows, `encoding` is how Spark encodes them. `files_problem` says
     why `FILES` does not work with this release of Spark; None if it does. `slots` is the number of concurrent tasks.
     """
     if files_problem is None and encoding != "unsaferow":

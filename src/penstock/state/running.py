@@ -72,7 +72,7 @@ class RescalableQuery(ReplaceableQuery):
         self._rescale_count = 0
         self._failure: StateError | None = None
         self.stop_requested = Event()
-        """Set when the query must not be restarted: `stop` was called, or it ended otherwise during a rescale."""
+        """Set when the query must not be restarted: `stop` was called, or something else has ended the query."""
 
     def rescale(
         self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
@@ -98,8 +98,8 @@ class RescalableQuery(ReplaceableQuery):
                 except BaseException as error:  # noqa: BLE001 - the query is restarted after any error
                     failure = error
             if failure is not None:  # outside the lock, because the start of the query may acquire it, too
-                stop_after_batch(self._bridge, self)
-                if failure_of(self) is None:
+                stop_after_batch(self._bridge, self)  # does nothing unless the error prevented the first stop
+                if failure_of(self) is None:  # a query that failed itself is not restarted
                     self._restart(f"was not rescaled ({failure})")
                 raise failure
             report_progress(1, _EXTRA_STEPS, "starting the query again")
@@ -131,7 +131,7 @@ class RescalableQuery(ReplaceableQuery):
             raise StateError.query_ended(self._location, f"its last batch failed: {failure}")
         checkpoint = self._start.checkpoint()
         started, finished = checkpoint.latest_batch("offsets"), checkpoint.latest_batch("commits")
-        if started is not None and (finished is None or finished < started):  # a rescale never interrupts a batch
+        if started is not None and (finished is None or finished < started):  # interrupted, but not by this rescale
             self.stop_requested.set()
             raise StateError.query_ended(self._location, f"it was stopped in the middle of batch {started}")
         if ended_by_other or self.stop_requested.is_set():
@@ -146,7 +146,7 @@ class RescalableQuery(ReplaceableQuery):
             return Rescale(
                 self._bridge, plan, lambda done, total, step: on_progress(done + 1, total + _EXTRA_STEPS, step)
             ).run()
-        except BaseException as error:  # after an undo, its hint to finish or undo the rescale is obsolete
+        except BaseException as error:  # after an undo, the error's hint to finish or undo the rescale is obsolete
             if self._undo_published() and isinstance(error, StateError):
                 cause = error.cause or error.message
                 raise StateError.rescale_failed(self._location, "publishing the new state", cause) from error
@@ -201,7 +201,7 @@ class RescalableQuery(ReplaceableQuery):
         """Stop the query; a rescale that is in progress does not restart it."""
         self.stop_requested.set()
         super().stop()
-        if self._rescaling_thread is current_thread():  # called by `on_progress`: the query is not restarted
+        if self._rescaling_thread is current_thread():  # called by `on_progress`: waiting would never end
             return
         with self._run_changed:
             self._run_changed.wait_for(lambda: not self._is_rescaling)

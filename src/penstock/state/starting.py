@@ -46,9 +46,9 @@ def start_query(
     """Start a streaming query whose number of key groups (max parallelism) can be changed later, even while it runs.
 
     At the first start, ``pipeline.max-parallelism`` sets the number. If the option is unset, the number is derived from
-    ``parallelism.default`` or the cluster's cores. Later starts retain the number of the state. If the option sets
+    ``parallelism.default`` or the cluster's cores. Later starts use the number that the state has. If the option sets
     another number, the start is refused, unless ``state.rescale-on-restart`` is true: then the state is rescaled before
-    the start, or once an unfinished batch has finished. The start first finishes or undoes an interrupted rescale.
+    the start, or after an unfinished batch of the last run. The start first finishes or undoes an interrupted rescale.
 
     A query runs in only one process at a time. If a process on another machine or in another container ran the query
     and was killed, this call waits until a minute after the last renewal of that process's lease.
@@ -87,7 +87,7 @@ def start_query(
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
     folder = HadoopPath(bridge, checkpoint)
     marker = write_marker(Access(bridge), folder, keep_requests=bool(local_query_names(bridge, folder)))
-    try:
+    try:  # `recover_rescale` returns the checkpoint, None at the first start
         numbers = _KeyGroupNumbers.at_start(configuration, recover_rescale(bridge, checkpoint), cluster_cores(bridge))
         if numbers.target != numbers.initial and numbers.unfinished_batch is None:
             rescale(checkpoint, numbers.target, spark=bridge.spark)
@@ -148,7 +148,7 @@ def _rescale_after_batch(query: RescalableQuery, batch: int, number: int) -> Non
             query.rescale(number)
     except StateError:
         if query.isActive:
-            query.stop()
+            query.stop()  # the caller of `start_query` gets the error, and no handle of the query
             raise
     if not query.isActive:  # the query failed, which PySpark reports, or has processed all available data
         log.warning("the query ended before its state was rescaled to %d; its next start rescales it", number)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 MAX_LOAD = 0.7
 """Largest fraction of its time that a query should be busy; the rest is for catching up after a pause or a burst."""
 MAX_FILL = 0.8
-"""Largest fraction of a trigger's interval that a batch may take; above `MAX_LOAD`, as `_advise_trigger` explains."""
-_TRIGGER_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)  # recommended, in seconds
+"""Largest fraction of a trigger's interval that a batch may take; must be above `MAX_LOAD`, see `_advise_trigger`."""
+_TRIGGER_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)  # to recommend, in seconds
 _MAX_BACK_TO_BACK = 1.1
-"""Batches that start less than this many batch durations apart (both are medians) do not wait for a trigger."""
+"""Batches wait for no trigger if the median time between their starts is below this multiple of their duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class SettingAdvice:
 class Advice:
     """Figures of a query's batches, and recommendations for its settings.
 
-    `query` is the name of the query, or its id if it has no name. `batches` is the number of batches with rows, and
-    `seconds` the time from the start of the first to the start of the last. `arrival` is the number of records that
-    arrive per second. `load` is `arrival` divided by `pace.rate`: the fraction of its time that the query needs for the
-    records, without the fixed time of each batch. `lag` is the number of unread records; None if it is not reported.
+    `query` is the query's name, or its id without a name. `batches` is the number of batches with rows, and `seconds`
+    the time from the start of the first to the start of the last. `arrival` is the number of records that arrive per
+    second. `pace` is the fixed time of each batch, and the rate at which it then processes records. `load` is `arrival`
+    divided by this rate: the fraction of time that records need. `lag` counts unread records; None if not reported.
     """
 
     query: str
@@ -91,7 +91,7 @@ def _advise_tasks(batches: Sequence[BatchProgress], load: float, cores: int | No
     """Return the advice for the number of concurrent tasks, and the factor by which the advice speeds up the query."""
     cores = cores or batches[-1].cores
     tasks = [batch.decision.tasks for batch in batches if batch.decision is not None]
-    now = int(median(tasks)) if tasks else None
+    now = int(median(tasks)) if tasks else None  # as Penstock's source chose
     tasks_now = min(limit for limit in (now, cores) if limit is not None) if now or cores else None
     summary = f"arriving records keep the query busy for {load:.0%} of its time; at most {MAX_LOAD:.0%} is recommended"
     if tasks_now is None:
@@ -109,7 +109,7 @@ def _advise_tasks(batches: Sequence[BatchProgress], load: float, cores: int | No
 
 
 def _advise_trigger(batches: Sequence[BatchProgress], pace: Pace, arrival: float) -> SettingAdvice:
-    """Recommend the shortest listed interval, or else the longest, of which a batch takes at most `MAX_FILL`."""
+    """Recommend the shortest listed interval of which a batch takes at most `MAX_FILL`; without any, the longest."""
     gap = median(later.started - earlier.started for earlier, later in pairwise(batches))
     batch_seconds = median(batch.seconds for batch in batches)
     now = "none: one batch after the other" if gap < _MAX_BACK_TO_BACK * batch_seconds else _rounded(gap)

@@ -40,8 +40,8 @@ class BatchProgress:
 
     `query` is the query's name, or its id if it has no name. `started` is in seconds since the epoch; `seconds` is the
     duration without waiting for the trigger. `end_offset_sum` is the sum of the topics' end offsets when the batch was
-    planned, and `lag` the number of records that the batch left unread; None if a source does not report end offsets.
-    `decision` is None without a source of Penstock. `cores` is the number of cores of the cluster, None if unknown.
+    planned, and `lag` the number of records that it left unread; both are None if a source reports no end offsets.
+    `decision` is that of Penstock's source, None without it. `cores` is the number of cluster cores, None if unknown.
     """
 
     query: str
@@ -125,11 +125,11 @@ def _sum_or_none(numbers: Iterable[int | None]) -> int | None:
 
 
 def _parse_state(operator: Mapping[str, Any]) -> OperatorState:
-    files = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
+    file_bytes = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
     return OperatorState(
         str(operator["operatorName"]),
         int(operator.get("numShufflePartitions") or operator["numStateStoreInstances"]),
-        int(files or operator["memoryUsedBytes"]),
+        int(file_bytes or operator["memoryUsedBytes"]),
     )
 
 
@@ -142,7 +142,7 @@ class BatchRecord:
     """The index of the source in the query, from 0."""
     decision: BatchDecision
     ran: MeasuredBatch | None
-    """The measured size and duration, which the next batch stores; None for the newest batch and before a restart."""
+    """The measured size and duration, which the next batch stores; None for the last batch of each run."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON object."""

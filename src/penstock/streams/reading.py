@@ -26,7 +26,7 @@ class LocalTextFiles:
         return str(self.path)
 
     def texts(self, subfolder: str = "") -> dict[str, str] | None:
-        """Return the texts of the file, or of the files in the folder or its subfolder, by name; None without files.
+        """Return the texts of the file, or of the files in the folder or subfolder, by name; None for a missing path.
 
         Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. Files that are removed
         during the call are omitted, too: Spark removes the logs of old batches.
@@ -81,7 +81,7 @@ def read_progress(files: TextFiles) -> list[BatchProgress]:
 
 
 def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[BatchProgress]:
-    """Update the state partitions of the last batch if a rescale followed, of which Spark reports no progress."""
+    """Update the state partitions of the last batch if a rescale followed: Spark reports no progress of a rescale."""
     logs = {int(name): text for name, text in (files.texts("offsets") or {}).items() if name.isdigit()}
     newest = max(logs, default=-1)
     if not batches or newest <= batches[-1].batch:

@@ -42,7 +42,7 @@ async def require_token(request: Request) -> None:
 
 
 def get_record(request: Request, job_id: JobId) -> JobRecord:
-    """Return the job that a request names. Not async, so that it runs on a thread: it may read a long event log."""
+    """Return the job that a request names. Not async, but on a worker thread, because it may read a long event log."""
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")

@@ -49,11 +49,11 @@ def create_app(
     metrics: PrometheusMeter | None = None,
     streams: Sequence[TextFiles] = (),
 ) -> FastAPI:
-    """Build the web application, which also shows the batches of the streams whose checkpoints are `streams`.
+    """Build the web application for the jobs of `store` and for the streams whose checkpoints are `streams`.
 
-    Cancelling a job requires the token; on an address that other machines can reach, every request requires the token.
+    Cancelling a job requires `token`; on an `address` that other machines can reach, every request requires the token.
     `slots` is the number of tasks that the driver in this process can run at the same time, and `spark` the version of
-    Spark. In a process without a driver, they are 0 and empty, and `metrics` is None.
+    Spark. In a process without a driver, `slots` is 0, `spark` is empty, and `metrics` is None.
     """
     is_reachable_by_others = not is_loopback(address)
     app = FastAPI(

@@ -30,7 +30,7 @@ class Config(Answer):
 
 
 class Overview(Answer):
-    """The number of jobs in each state."""
+    """The number of task slots, and the number of jobs in each state."""
 
     slots_total: int
     jobs_running: int
@@ -108,7 +108,7 @@ class StreamGraphInput(Answer):
 
 
 class ReleasedStreamGraphNode(Answer):
-    """An operator in the field names of Flink's releases; its vertex is null while it is pending."""
+    """An operator with the field names of Flink's releases; a pending operator has a null vertex id."""
 
     id: str
     parallelism: int
@@ -119,7 +119,7 @@ class ReleasedStreamGraphNode(Answer):
 
 
 class ReleasedStreamGraph(Answer):
-    """The stream graph in the field names of Flink's releases."""
+    """The stream graph with the field names of Flink's releases."""
 
     nodes: list[ReleasedStreamGraphNode]
 

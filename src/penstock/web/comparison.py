@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _IDLE_FIGURE = "Seconds in which no task ran"
 _MIN_SECONDS = 0.2
-"""The smallest difference in seconds to report."""
+"""The smallest difference of two durations to report, in seconds."""
 _MAX_SENTENCES = 3
 GROWTH_FACTOR = 1.1
 """A source has grown or shrunk if its number of rows changed by at least this factor."""
@@ -96,7 +96,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A source, or several with equal numbers, and the number of rows that each run read, not necessarily all rows."""
+    """The rows that two runs read from a source, or from each of several sources; a source may have more rows."""
 
     label: str
     before: int

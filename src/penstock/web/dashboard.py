@@ -36,8 +36,8 @@ class Miss:
 class Digest:
     """The figures of a job that the dashboard aggregates.
 
-    `not_shuffled` is in bytes. `kinds` counts the decisions by kind. `rows` has the number of rows read per source; it
-    is empty for a job that did not finish, because the job may not have read all rows.
+    `not_shuffled` is the number of bytes that broadcast joins did not shuffle. `kinds` counts the decisions by kind.
+    `rows` has the rows read per source; it is empty for an unfinished job, which may not have read all rows.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class GrowingSource:
-    """A source from which the latest run of a job (`job` is its id) read more rows than the first analyzed run."""
+    """A source from which the latest run of a job (with the id `job`) read more rows than the first analyzed run."""
 
     growth: Growth
     job: str
@@ -79,7 +79,7 @@ class Dashboard:
     analyzed: int
     states: tuple[tuple[str, int], ...]  # each state, and its number of jobs
     days: tuple[Column, ...]
-    not_shuffled: int  # bytes
+    not_shuffled: int  # bytes; this and the following figures cover only the analyzed jobs
     not_shuffled_days: tuple[Column, ...]
     kinds: tuple[tuple[str, int], ...]  # each kind of decision, and its number of decisions
     misses: tuple[Miss, ...]

@@ -22,12 +22,12 @@ SKEW_FACTOR = 4.0
 _MIN_BUSY_FRACTION = 0.5
 """If the tasks of a step ran for less than this fraction of the step's duration, the step mostly waited."""
 _MIN_WAIT = (0.3, 0.2)
-"""For other steps, a wait is reported if it reaches both limits: seconds, and a fraction of the step's duration."""
-_MIN_SECONDS = 0.1
-"""The shortest duration to report, in seconds."""
+"""For steps that mostly ran, a wait is reported if it reaches both limits: seconds, and a fraction of the duration."""
+_MIN_SECONDS = 0.1  # the shortest duration to report
 _MIN_DELAY_FRACTION = 0.2
 """The smallest fraction of the duration of a step that a slow task must take to delay the step."""
-_READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}  # with estimates of rows read
+_READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
+"""Decisions with an estimate of the rows read, or of the fraction of rows that a filter retains."""
 _MAX_REMAINING_FRACTION = 0.9
 """A reduction is reported if at most this fraction of the estimate or of the rows remains."""
 _MISSED = "off by a factor of two or more, or on the wrong side of a limit; less than 4 MiB or 1,000 rows are ignored"
@@ -61,11 +61,11 @@ def findings(
     steps: Sequence[Step],
     timing: Timing,
     decisions: Sequence[DecisionRecord],
-    last_run: Comparison | None,  # of this job with its last run
+    last_run: Comparison | None,  # the comparison with the last run, None without an earlier run
     job_id: str,
     comparison_page: str = "",
 ) -> list[Finding]:
-    """Answer the questions; `last_run` is the comparison with the last run, if any, on the page `comparison_page`."""
+    """Answer five questions about a job; `comparison_page` is the address of the page that shows `last_run`."""
     without_last_run = "" if last_run is not None else "There is no earlier run with this name."
     broadcasts, savings = tuple(_broadcasts(decisions)), tuple(_input_savings(decisions, steps))
     misses, changes = tuple(_wrong_estimates(decisions)), tuple(_changes(last_run, comparison_page))
@@ -119,7 +119,7 @@ def _longest(steps: Sequence[Step], timing: Timing, job_id: str) -> Iterator[Ite
 
 def _broadcasts(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
     broadcasts = [decision for decision in decisions if decision.kind == DecisionKind.BROADCAST]
-    # A decision for a broadcast chooses a side. A side that is not broadcast is omitted if the other side is.
+    # A decision for a broadcast chooses a side. A decision against it is omitted if the other side is broadcast.
     broadcast_joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
     displayed = displayed_decisions(
         decision for decision in broadcasts if decision.chosen in set(Side) or decision.nodes not in broadcast_joins
@@ -160,20 +160,20 @@ def _changes(last_run: Comparison | None, comparison_page: str) -> Iterator[Item
 
 
 def _input_savings(decisions: Sequence[DecisionRecord], steps: Sequence[Step]) -> Iterator[Item]:
-    """Describe reads smaller than estimated, or say that all rows were read; then describe filters and shared reads."""
+    """Describe reads and filter results smaller than estimated, or a full read; then filters and shared reads."""
     estimates = [
         decision.estimate for decision in decisions if decision.estimate is not None and decision.kind in _READ_KINDS
     ]
-    smaller_reads = [
+    overestimates = [
         estimate
         for estimate in estimates
         if estimate.actual is not None and estimate.actual <= _MAX_REMAINING_FRACTION * estimate.estimated
     ]
-    smaller_reads.sort(key=lambda estimate: estimate.estimated - (estimate.actual or 0.0), reverse=True)
-    yield from (Item(text) for text in dict.fromkeys(map(str, smaller_reads)))
+    overestimates.sort(key=lambda estimate: estimate.estimated - (estimate.actual or 0.0), reverse=True)
+    yield from (Item(text) for text in dict.fromkeys(map(str, overestimates)))
     shared = displayed_decisions(decision for decision in decisions if decision.kind == DecisionKind.SHARING)
     filters = displayed_decisions(decision for decision in decisions if decision.kind == DecisionKind.DYNAMIC_FILTER)
-    if not smaller_reads and any(step.source and step.rows_in for step in steps):
+    if not overestimates and any(step.source and step.rows_in for step in steps):
         yield Item(_full_read(is_filtered=bool(filters), is_shared=bool(shared)))
     for text, decision in {decision.sentence: decision for decision in filters}.items():
         yield Item(text + _selectivity(decision, steps), _fallback_or_option(decision), badge=_badge(decision))
@@ -190,7 +190,7 @@ def _full_read(*, is_filtered: bool, is_shared: bool) -> str:
 
 
 def _query_filters(steps: Sequence[Step], filtered_tables: Collection[str]) -> Iterator[Item]:
-    """Report how many rows the query's own filters retained, for steps that only read, without a dynamic filter."""
+    """Report how many rows the query's own filters retained, for steps that only read and have no dynamic filter."""
     for step in sorted(steps, key=lambda step: -(step.rows_in or 0)):
         remaining = step.rows_out if step.label == step.source and step.source not in filtered_tables else None
         if remaining is not None and step.rows_in and remaining <= _MAX_REMAINING_FRACTION * step.rows_in:
@@ -203,7 +203,7 @@ def _selectivity(decision: DecisionRecord, steps: Sequence[Step]) -> str:
     estimate = decision.estimate
     if estimate is not None and estimate.actual is not None and not estimate.is_least:
         return f"; it kept {estimate.actual:.1%} of the rows"
-    for step in steps:
+    for step in steps:  # `is_least`: other filters removed rows, too, so `actual` is only a lower bound
         only_reads = step.label == step.source and step.source in decision.tables[:1]
         if only_reads and step.rows_in and step.rows_out is not None:
             return f"; all filters of step {step.number} together kept {step.rows_out / step.rows_in:.1%} of the rows"
@@ -252,7 +252,7 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _busy_within_span(step: Step) -> list[Interval]:
-    """Return the busy intervals within the step's span; tasks that fetch keys for its filters may run before."""
+    """Return the busy intervals within the step's span; tasks that fetch keys for its filters may run earlier."""
     began, ended = step.span or (0.0, 0.0)
     clipped = ((max(start, began), min(end, ended)) for start, end in step.busy)
     return [(start, end) for start, end in clipped if end > start]

@@ -1,4 +1,4 @@
-"""Filters, order and page number of the tables on web pages, which are parameters in the address of the page."""
+"""Filters, order and page number of the tables on web pages, read from and written to the address of a page."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def job(
 ) -> str:
     """Return the page of a job; `is_local` says whether this process runs or ran the job, so Spark's pages show it.
 
-    `last` is the last finished run of the same name, and `earlier` are the earlier runs, the latest first.
+    `last` is the latest earlier run that finished, None without it, and `earlier` are earlier runs, the latest first.
     """
     steps, decisions = steps_of(record, now), record.decisions
     timing = Timing.of(steps, record.seconds(now))

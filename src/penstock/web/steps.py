@@ -56,8 +56,8 @@ class Step:
 
     `label` is a description with tables and keys. `tasks` is the decided number of tasks, and `reason` the reason for
     this number. `span` is the time from the start to the end of the step; a running step ends now. `busy` are the
-    disjoint intervals in which its tasks ran; only `span` if some tasks were not recorded. `rows_in` is the number of
-    rows that a single stage read, at most. `inputs` are the ids of the vertices that the step reads, and `source` names
+    disjoint intervals in which its tasks ran; only `span` if some tasks were not recorded. `rows_in` is the largest
+    number of rows that any of its stages read. `inputs` are the ids of the vertices that the step reads; `source` names
     the tables that it reads, empty without a table. If a step `is_broadcast`, every task of its consumer gets all its
     rows. If a step `ends_in_spark`, Spark runs its last stage after the job to fetch the rows.
     """

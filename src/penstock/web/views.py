@@ -1,4 +1,4 @@
-"""The responses of the REST API, built from job records, in the field names of Apache Flink's API."""
+"""The responses of the REST API, built from job records, with the field names of Apache Flink's API."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def plan(record: JobRecord) -> dict[str, Any]:
 
 
 def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
-    """Return the current stream graph in the field names of FLIP-469; pending nodes have no vertex id."""
+    """Return the current stream graph with the field names of FLIP-469; pending nodes have no vertex id."""
     nodes = [
         {
             "id": node.id,
@@ -147,7 +147,7 @@ def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
 
 
 def stream_graph(record: JobRecord) -> dict[str, Any]:
-    """Return the current stream graph in the field names of Flink's releases; pending nodes have a null vertex id."""
+    """Return the current stream graph with the field names of Flink's releases; pending nodes have a null vertex id."""
     return {
         "nodes": [
             {

@@ -27,7 +27,7 @@ class DynamicFilteringInfo(Protocol):
 class KeyFilter(DynamicFilteringInfo):
     """The restriction of a source to rows whose keys, in `columns`, occur on the finished side of a join.
 
-    `build_predicate` is called on first use of `predicate`, as few sources use the text, which is long for many keys.
+    `build_predicate` is called on first use of `predicate`: few sources use this SQL text, which is long for many keys.
     """
 
     columns: tuple[str, ...]
@@ -144,7 +144,7 @@ class DataFrameScanProvider(Source):
         """Return a DataFrame of the needed rows: a scan of files, or up to ``context.parallelism`` partitions.
 
         Penstock splits the files of a scan among tasks. The DataFrame has at least the columns of ``context.columns``,
-        with the names and types of `read`.
+        with the same names and types as in the DataFrame of `read`.
         """
 
 
@@ -217,9 +217,9 @@ class SinkJob(ABC):
     """The write of a job into a sink: either all rows become visible, or none."""
 
     calls_python: bool = True
-    """Whether `write` may pass rows to Python functions of the sink, or run further queries. If not, only Python
-    functions of the user's query get batches of rows. For each row, Spark measures the bytes of its batch, to keep them
-    below a limit. This is slow, so Penstock turns the measurement off if no batch can reach the limit."""
+    """Whether `write` may pass rows to Python functions of the sink, or run further queries. If not, only functions of
+    the user's query get batches of rows. Penstock then turns off Spark's measuring of the bytes of each batch, which is
+    slow, if no batch of these functions can reach Spark's byte limit (``arrow.maxBytesPerBatch``)."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
         """Raise `SinkError` for rows that the target cannot hold, before any vertex runs. The default accepts all."""
@@ -292,7 +292,7 @@ class SinkJob(ABC):
 
 
 def already_written(token: str) -> str:
-    """Return the reason why a job writes nothing: the target already has its token."""
+    """Return the reason, a clause, why a job writes nothing: an earlier run has written the rows of `token`."""
     return f"the target already has the rows of token {token!r}"
 
 

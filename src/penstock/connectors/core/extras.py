@@ -1,4 +1,4 @@
-"""Optional client libraries of connectors, and the secrets among their properties."""
+"""Optional client libraries of connectors, and the secrets among the properties of clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def require_module(module: str, extra: str, error: type[PenstockError]) -> None:
-    """Raise an error of the class `error`, with the command that installs `extra`, if a module is not installed."""
+    """Raise `error`, with the command that installs Penstock's pip extra `extra`, if a module is not installed."""
     if find_spec(module) is None:
         raise error(f"{module} is not installed", hint=f"pip install 'penstock[{extra}]'")
 
@@ -48,7 +48,7 @@ def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) 
     """Return the stored properties that are not masked, and all other properties of the current `secrets`.
 
     Raise `SinkError` if `secrets` lacks a masked property: without the property, the client might connect to another
-    server. Only a missing password is not an error here, because the client itself reports it.
+    server. A missing password (or token) is not an error here, because the client itself reports it.
     """
     plain = {key: value for key, value in stored if value != MASK}
     names = {key.lower() for key in plain}

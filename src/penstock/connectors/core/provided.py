@@ -50,12 +50,12 @@ class ProvidedScan(Scan):
 
     @property
     def size_in_bytes(self) -> int | None:
-        """The estimated bytes of the files; None before the files are listed, and if the source does not read files."""
+        """The estimated bytes to read from files; None before they are listed, or if the source does not read files."""
         listing = self._built[1].listing if self._built else None
         return None if listing is None else int(sum(listing.sizes) * listing.fraction)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of tasks: that inferred by the source, else that of its file splits or Spark partitions."""
+        """Return the number of tasks that the source infers, else that of its file splits or Spark partitions."""
         bound = context.parallelism_inference_upper_bound
         if isinstance(self._provider, DynamicParallelismInference):
             context = replace(context, columns=self._columns, predicates=self._predicates)
@@ -76,7 +76,7 @@ class ProvidedScan(Scan):
         return max(1, min(number, bound))
 
     def with_filters(self, plan: LogicalPlan) -> ProvidedScan:
-        """Return the scan with additional filters on its rows."""
+        """Return the scan with additional filters; `plan` is the leaf with all filters above it."""
         return replace(self, _filtered=plan)
 
     def divide(self, parallelism: int) -> int:
@@ -92,7 +92,7 @@ class ProvidedScan(Scan):
         return count_splits(listing.sizes, listing.splittable, split_bytes)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
-        """Return the leaf that reads the scan."""
+        """Return the leaf that reads the DataFrame of the source, which `infer_parallelism` or `divide` has built."""
         assert self._built is not None
         return self._built[1].as_leaf(self._leaf.output)
 

@@ -64,7 +64,7 @@ class Scan(ABC):
         return None
 
     def parallelism_source(self, user_source: object | None) -> object | None:  # noqa: ARG002
-        """Return the object that infers the parallelism: the scan, `user_source` (set by the user), or None."""
+        """Return the object that infers the parallelism, if any: the scan, or the user's source `user_source`."""
         return self
 
     @abstractmethod

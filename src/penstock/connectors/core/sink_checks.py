@@ -21,7 +21,7 @@ _NESTED = ("array", "map", "struct", "variant")
 
 
 def check_partition_columns(spark: SparkSession, schema: StructType, names: Sequence[str], where: str) -> None:
-    """Reject partition columns that are missing, repeated or nested, and rows with partition columns only."""
+    """Reject partition columns that are missing, repeated or nested, or all columns; `where` names the sink."""
     fold = name_folding(spark)
     fields = {fold(field.name): field for field in schema}
     seen = []
@@ -48,7 +48,7 @@ def check_partition_columns(spark: SparkSession, schema: StructType, names: Sequ
 def check_format(
     spark: SparkSession, schema: StructType, format_name: str, partition_by: Sequence[str], where: str
 ) -> None:
-    """Reject rows with two columns of the same name, or with columns that the format does not support."""
+    """Reject rows with two columns of a name, or columns that the format does not support; `where` names the sink."""
     fold = name_folding(spark)
     names = [fold(name) for name in schema.fieldNames()]
     duplicate = next((field.name for field, name in zip(schema, names, strict=True) if names.count(name) > 1), None)
@@ -78,12 +78,12 @@ def check_rights(path: str, target: HadoopPath, *, appends: bool) -> None:
     existing folder; otherwise the folder is created or replaced as a whole.
     """
     exists = target.exists()
-    stages_inside = exists and target.is_volume
-    parent = target.resolved.parent.nearest_existing()  # holds the staging folder and the journal
+    stages_inside = exists and target.is_volume  # files cannot be renamed across volumes
+    parent = target.resolved.parent.nearest_existing()  # of the staging folder and the journal
     written_folders = [target] if stages_inside or (exists and appends) else []
     for folder in [*written_folders, *([] if stages_inside else [parent])]:
         local = folder.local_path
-        # Hadoop only compares permission bits; the operating system also knows of root and of read-only volumes.
+        # Hadoop only compares permission bits; the operating system also considers the root user and read-only volumes.
         if not (folder.may_write() if local is None else os.access(local, os.W_OK | os.X_OK)):
             raise SinkError(
                 f"output {path} cannot be written",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "penstock_splits"
 _OPTION = "reader"  # its value is a serialized `_SplitReader`
-_DEFAULT_VOLUME, _UNLIMITED_TASKS = 16 << 20, 1 << 30  # for a query that plain Spark runs
+_DEFAULT_VOLUME, _UNLIMITED_TASKS = 16 << 20, 1 << 30  # bytes per task, tasks; if plain Spark runs the query
 
 
 def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> DataFrame:

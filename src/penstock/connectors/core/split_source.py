@@ -87,5 +87,5 @@ def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa
     """Return the Arrow schema of the record batches of `SplitSource.read_split`, for all or some columns."""
     selected = schema if columns is None else StructType([schema[name] for name in columns])
     parameters = inspect.signature(to_arrow_schema).parameters
-    since_4_3: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
-    return to_arrow_schema(selected, **since_4_3)
+    timezone_argument: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}  # Spark 4.3
+    return to_arrow_schema(selected, **timezone_argument)

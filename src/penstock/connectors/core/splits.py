@@ -25,7 +25,7 @@ def count_splits(sizes: Sequence[int], splittable: Sequence[bool], split_bytes: 
     `splittable` says which files can be split. `split_bytes` is the maximum size of a split; each part of a file counts
     `open_cost` bytes in addition to its size.
     """
-    limit = min(split_bytes, sum(sizes) + open_cost * len(sizes))
+    limit = min(split_bytes, sum(sizes) + open_cost * len(sizes))  # as in Spark, for a `minPartitionNum` of 1
     parts: list[int] = []
     for size, can_split in zip(sizes, splittable, strict=True):
         if can_split and size > limit > 0:

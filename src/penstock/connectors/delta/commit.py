@@ -60,13 +60,13 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
     """Commit record of files that are not in a Delta table's log yet.
 
     `path` and `root` are the table's folder, as deltalake and as Spark address it. `schema` is JSON as in the log.
-    `files` are the path, bytes, rows and partition values of each file; in the folder `staging`, files have the same
-    relative paths. `version` is the version of the table that the job has read; None if the table did not exist.
-    `receipt` identifies the job's entry in the log. `options` are the storage options of ``deltalake`` without secrets.
+    `files` are the path (relative to `staging` and then to `root`), bytes, rows and partition values of each file.
+    `version` is the version that the job has read, None if the table did not exist. In the log, `receipt` identifies
+    this commit, and `token` every run that writes the same rows. `options` are deltalake's storage options, no secrets.
     """
 
     kind: ClassVar[str] = "delta"
-    retry_pauses: ClassVar[tuple[float, ...]] = tuple(0.05 * number for number in range(1, 10))
+    retry_pauses: ClassVar[tuple[float, ...]] = tuple(0.05 * number for number in range(1, 10))  # seconds
 
     path: str
     root: str
@@ -110,7 +110,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
         self._commit(access, retries=None if self.mode == "append" else 0)
 
     def complete(self, access: Access) -> None:
-        """Write the log entry without deltalake's retries, which do not check if later versions have it already."""
+        """Write the log entry without deltalake's retries, which do not check if later versions have the entry."""
         self._commit(access, retries=0)
 
     def _commit(self, access: Access, retries: int | None) -> None:
@@ -142,7 +142,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
             table.create_write_transaction(actions, mode, schema, partition_by, commit_properties=properties)
 
     def is_conflict(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
-        """Whether another log entry came first, by the table's version: deltalake's errors also have other causes."""
+        """Whether deltalake raised `error` and the table has a newer version; the error alone proves no conflict."""
         from deltalake.exceptions import DeltaError
 
         if not isinstance(error, DeltaError):
@@ -180,7 +180,7 @@ class PreparedDelta(PreparedTableFiles["DeltaTable"]):
             )
 
     def is_in(self, table: DeltaTable | None) -> bool:
-        """Whether the log up to this version has the job's entry; see `is_committed`."""
+        """Whether the log up to this version has the entry of this commit, or of another run with its token."""
         import pyarrow as pa
 
         if table is None:
@@ -297,7 +297,7 @@ def check_file_names(table: DeltaTable, path: str) -> None:
 
 
 def app_id(token: str) -> str:
-    """Return the application id (``appId`` in Delta's protocol) by which the log stores a token."""
+    """Return the application id (``appId`` in Delta's protocol) under which the log stores a token."""
     return f"penstock-{token}"
 
 
@@ -423,7 +423,7 @@ def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
     nested = [field for column in columns for field in _nested_fields(column["type"])]
     for column in [*columns, *nested]:
         constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINT_KEYS)]
-    if mode != "overwrite":  # an overwrite replaces the schema; `cast_to_table` checks lengths except of nested fields
+    if mode != "overwrite":  # an overwrite replaces the schema; `cast_to_table` checks only top-level columns
         constraints += [
             f"the length {field['metadata'][CHAR_TYPE_KEY]} of {field['name']}"
             for field in nested

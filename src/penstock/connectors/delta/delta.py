@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sinks")
 
 _UNREADABLE_TYPES = ("void", "interval", "day-time interval", "year-month interval", "time(")
-"""Types that the log accepts, but no reader supports."""
+"""Beginnings of the names of types that the log accepts, but no reader supports."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class DeltaSink(TableFilesSink):
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """The storage options."""
+        """The storage options, by path."""
         return {self.path: dict(self.storage_options)}
 
     @property
@@ -200,7 +200,7 @@ class DeltaSink(TableFilesSink):
         recover_target(access, HadoopPath(access.bridge, self.path))
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the table if it exists; return a job that writes nothing if its log has the sink's token already."""
+        """Check the table if it exists; return a job that writes nothing if the log already has the sink's token."""
         require_module("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 

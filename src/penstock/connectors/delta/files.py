@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 """A percent-escaped byte in a path."""
 _TRUNCATION_LENGTH = 32
-"""The number of characters from which a bound of strings in the statistics may be truncated."""
+"""The number of characters from which the statistics may truncate strings; truncated minimums remain lower bounds."""
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPING_PREFIX = "delta.columnMapping."
 _PHYSICAL_NAME, _COLUMN_ID = _MAPPING_PREFIX + "physicalName", _MAPPING_PREFIX + "id"
@@ -42,7 +42,7 @@ class DeltaColumns:
     """The columns of a version of a Delta table.
 
     The schema in the log has the physical names and ids in the metadata of its fields. The column mapping `mode` says
-    how columns of a file are matched: by name (``none`` and ``name``) or by ``id``.
+    how columns of a file are matched (see `_key`): by name (``none`` and ``name``) or by ``id``.
     """
 
     log_schema: StructType
@@ -200,7 +200,7 @@ class DeltaFiles(SplitSource):
                         rows.column(names[field.name]), file_schema.field(names[field.name]), field
                     )
                     if field.name in names
-                    else pa.nulls(rows.num_rows, field.type)
+                    else pa.nulls(rows.num_rows, field.type)  # the file is older than the column
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -55,7 +55,7 @@ class SizedFilesSink(Sink):
             object.__setattr__(self, "target_file_size", SINK_TARGET_FILE_SIZE.parse(self.target_file_size, origin))
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the target size of the sink, else of the options; None if the sink sets none and has no partitions."""
+        """Return the target size of the sink, else of the options; None if no size and no partition columns are set."""
         return self._target_size(options) if self.target_file_size is not None or self.partition_columns else None
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
@@ -117,7 +117,7 @@ def compact(
         return StageReport("nothing", "nothing was written")
     files = dict(folder.files_below())
     groups = groups_to_merge(files.items(), target_size)
-    merged_paths = [path for group in groups for path in group]
+    small_paths = [path for group in groups for path in group]
     merged_folder = folder.parent.child(f"{folder.name}-merged")
     # Partition columns are strings, so that folder names are preserved: a timestamp in a folder name would be parsed in
     # the session's time zone, and written as another timestamp.
@@ -136,7 +136,7 @@ def compact(
             columns = [rows[f"`{name.replace('`', '``')}`"] for name in read_schema.names]
             writer = rows.select(columns).write.format(format_name).options(**options).mode("append")
             (writer.partitionBy(*partition_by) if partition_by else writer).save(str(merged_folder))
-        for path in merged_paths:
+        for path in small_paths:
             folder.child(path).delete()
         new_files = list(merged_folder.files_below()) if groups else []
         for path, _ in new_files:
@@ -145,10 +145,10 @@ def compact(
     finally:
         merged_folder.delete()
     count = show_count(len(files), "file")
-    if not merged_paths:
+    if not small_paths:
         return StageReport("nothing to merge", f"no folder has two small files ({count})")
     reason = (
-        f"{len(merged_paths)} of them, {show_bytes(sum(files[path] for path in merged_paths))} in all, were smaller "
+        f"{len(small_paths)} of them, {show_bytes(sum(files[path] for path in small_paths))} in all, were smaller "
         f"than half of {show_bytes(target_size)}"
     )
-    return StageReport(f"{count} into {len(files) - len(merged_paths) + len(new_files)}", reason, len(groups))
+    return StageReport(f"{count} into {len(files) - len(small_paths) + len(new_files)}", reason, len(groups))

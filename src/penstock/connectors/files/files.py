@@ -241,7 +241,7 @@ class FileSink(SizedFilesSink):
             wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the folder; reject an existing folder in mode ``error``."""
+        """Check the folder, and return the job; raise `SinkError` in mode ``error`` if the folder exists."""
         return self.open_folder(spark)
 
     def open_folder(self, spark: SparkSession, *, of_table: bool = False) -> FileSinkJob:

@@ -49,7 +49,7 @@ class FilePart:
 class ObjectStoreSource(SplitSource):
     """Parquet files below a URI of an object store, read by Arrow in Spark's Python workers.
 
-    Folders named ``column=value`` are partition columns, of type string. All files must have the schema of the first.
+    Folders named ``column=value`` are partition columns, of type string. All files must have the same schema.
 
     >>> ObjectStoreSource("s3://lake/orders", {"region": "eu-west-1"}, parallelism=8).name
     's3://lake/orders'
@@ -96,7 +96,7 @@ class ObjectStoreSource(SplitSource):
         return schema
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[list[FilePart]]:
-        """Return groups of whole files and parts of large files. Others are not split: that needs their footers."""
+        """Return groups of whole files and parts of large files. Small files are not split, to save reading footers."""
         _, root = self._file_system()
         volume = context.data_volume_per_task
 
@@ -114,7 +114,7 @@ class ObjectStoreSource(SplitSource):
         return _pack(parts, [part.size + min(OPEN_COST, volume // 4) for part in parts], volume)
 
     def split_size(self, split: list[FilePart]) -> int:
-        """Return the bytes of a group of files or row groups."""
+        """Return the bytes of the files or row groups in the split."""
         return sum(part.size for part in split)
 
     def read_split(self, split: list[FilePart], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

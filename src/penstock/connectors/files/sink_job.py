@@ -142,13 +142,13 @@ class FileSinkJob(SinkJob):
     def prepare(self) -> Prepared:
         """Plan the moves from the staging folder to the target.
 
-        Called again once the commit's journal blocks other jobs, because a job may have changed the target before that.
-        Only the first call lists the staged files: later calls add only token files to the staging folder.
+        Called again once the commit's journal blocks other jobs: before that, another job may have changed the target.
+        Only the first call lists the staged files; later calls add only token files, which the list does not contain.
         """
         staging, target, path = self._staging, self._target, str(self._target)
         if self.nothing_to_write:
             return PreparedFiles(path, str(staging), ())
-        listed = self._files
+        listed = self._files  # None in the first call
         if listed is None and self._of_table and self.replaces_partitions:
             staging.child(SUCCESS_MARKER).delete()  # Spark writes no marker if it replaces partitions of a table
         files = sorted(file for file, _ in staging.files_below(include_unread=True)) if listed is None else listed
@@ -170,13 +170,13 @@ class FileSinkJob(SinkJob):
         if listed is None:
             staging.sync()
             self._files = files
-        else:
+        else:  # only token files are new
             staging.child(TOKENS_FOLDER).sync()
             staging.sync_entries()
         return prepared
 
     def _prepare_into_existing(self, files: Sequence[str], token_file: str | None) -> Prepared:
-        """Plan the moves into an existing target."""
+        """Plan the moves into an existing target; as in Spark, mode ``error`` accepts only a table's empty folder."""
         staging, target, path = self._staging, self._target, str(self._target)
         if self._of_table and self._sink.mode == "error" and target.is_empty():
             return self._added_files(files, token_file, _FolderListing(target), exclusive_folders=("",))
@@ -203,7 +203,7 @@ class FileSinkJob(SinkJob):
             extra_files = self._token_and_marker(token_file)
             new_folders = _missing([name.rpartition("/")[0] for name in (*extra_files, *self.partitions)], existing)
             return PreparedFolders(path, str(staging), tuple(self.partitions), new_folders, extra_files)
-        copy_tokens(target, staging)
+        copy_tokens(target, staging)  # the new folder also has the tokens of earlier runs
         return PreparedFolders(path, str(staging), ("",))
 
     def _added_files(
@@ -229,7 +229,7 @@ class FileSinkJob(SinkJob):
         return (*(marker for marker in markers if self._target.child(marker).exists()), *sorted(files))
 
     def _token_and_marker(self, token_file: str | None) -> tuple[str, ...]:
-        """Return the files without rows to move: the token file, and a staged ``_SUCCESS`` that the target lacks."""
+        """Return the moved files that hold no rows: the token file, and a staged ``_SUCCESS`` that the target lacks."""
         needs_marker = self._staging.child(SUCCESS_MARKER).exists() and not self._target.child(SUCCESS_MARKER).exists()
         return (() if token_file is None else (token_file,)) + ((SUCCESS_MARKER,) if needs_marker else ())
 
@@ -249,7 +249,7 @@ class FileSinkJob(SinkJob):
 
 
 class _FolderListing:
-    """Lazy listing of an existing folder; each of its folders is listed at most once."""
+    """Lazy listing of an existing folder; each of its subfolders is listed at most once."""
 
     def __init__(self, folder: HadoopPath) -> None:
         self._folder = folder

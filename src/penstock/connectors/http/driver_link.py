@@ -21,13 +21,13 @@ _CONNECT_SECONDS = 20.0
 class MessageKind(StrEnum):
     """The kinds of messages, with the meaning of their number and texts.
 
-    A task waits for a reply, except to `REQUEST_ENDED` and `PAUSE`. So the driver counts its rows before the task ends.
+    Tasks await replies, except to `REQUEST_ENDED` and `PAUSE`, so the driver has counted all rows of a task that ends.
     """
 
     BEGIN = "begin"
     """A task begins. Number: its partition, -1 for the task that measures the duration of requests."""
     PERMIT = "permit"
-    """A task asks to send a request. Number: the attempt. The reply comes when that is allowed; `NO` stops the task."""
+    """A task asks to send a request. Number: the attempt, from 1. Reply: `YES` once it may send, `NO` to stop it."""
     REQUEST_ENDED = "answered"
     """A request has ended, with or without a response. Number: its duration in seconds."""
     PAUSE = "pause"
@@ -39,7 +39,7 @@ class MessageKind(StrEnum):
     REJECTED = "refused"
     """A request has failed permanently, and no dead letters are stored, so all tasks stop. Text: the reason."""
     SHOULD_SKIP = "was sent"
-    """A task asks whether it must skip a row that `FirstRows` has. Number: the partition; text: the row's digest."""
+    """A task asks whether to skip a row that was sent to measure requests. Number: the partition; text: its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Message:
         return json.dumps([self.kind, self.number, self.texts]).encode()
 
 
-YES, NO = b"1", b"0"
+YES, NO = b"1", b"0"  # the replies of the driver
 
 
 class DriverLink:

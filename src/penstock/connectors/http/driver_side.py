@@ -1,4 +1,4 @@
-"""The driver's side of an HTTP sink: grants permits to all tasks of a job, and counts results."""
+"""The driver's side of an HTTP sink: grants permits to send requests, and counts results, for all tasks of a job."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_MAX_DURATIONS = 1000
+_MAX_DURATIONS = 1000  # of the latest requests, for their median
 _POLL_SECONDS = 1.0
-"""The interval of checks for a rejected row while a task waits for a permit; a service may request long pauses."""
+"""Seconds between checks for a rejected row while a task waits for a permit; a service may request a long wait."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Figures:
 
 
 class DriverSide:
-    """Server for the tasks of a sink, which listens on the address `bind`; tasks connect to `host`.
+    """Server for the tasks of a sink; it listens on the address `bind`, and tasks connect to it at `host`.
 
     `rate` is the maximum requests per second, None for no limit.
     """
@@ -56,7 +56,7 @@ class DriverSide:
     def __init__(self, bind: str, host: str, rate: float | None) -> None:
         self.figures = Figures()
         self.rejection = ""
-        """The reason of the first rejection; empty if no row was rejected, or if there are dead letters."""
+        """The reason of the first rejection; empty if there is none, or if rejected rows are stored as dead letters."""
         self.durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
         """The durations of the latest requests in seconds."""
         self.first_rows = FirstRows()
@@ -64,7 +64,7 @@ class DriverSide:
         self._window = None if rate is None else RateWindow(rate)
         self._paused_until = 0.0  # monotonic seconds
         self._task_starts: Counter[int] = Counter()
-        self._permit_queue = asyncio.Lock()
+        self._permit_queue = asyncio.Lock()  # tasks get permits in the order in which they ask
         self._server = ChannelServer("penstock-requests", bind, self._serve)
         self.address = DriverAddress(host, self._server.port, self._server.secret)
 
@@ -78,7 +78,7 @@ class DriverSide:
         self._server.close()
 
     async def _serve(self, channel: TaskChannel) -> None:
-        """Reply to the messages of a task until it disconnects."""
+        """Reply to the messages on a connection of a task until the task closes the connection."""
         permit: Permit | None = None
         skipped: Counter[str] = Counter()  # the rows that this attempt of a task skips, by digest
         try:

@@ -44,18 +44,18 @@ class RateWindow:
         while self._granted and self._granted[0].until <= now:
             self._granted.popleft()
         expiries = sorted(permit.until for permit in self._granted if permit.until > now)
-        surplus = len(expiries) - self._max_requests  # at `expiries[surplus]`, fewer permits than the maximum count
+        surplus = len(expiries) - self._max_requests  # at `expiries[surplus]`, `_max_requests` - 1 permits count
         return max(self._next, expiries[surplus] if surplus >= 0 else now, now)
 
     def take(self, now: float) -> Permit:
-        """Grant a permit."""
+        """Grant a permit at `now`, which must not be before `free_at`."""
         permit = Permit(now, now + _TRANSIT_SECONDS + self._window_seconds)
         self._granted.append(permit)
         self._next = now + self._interval
         return permit
 
     def finish(self, permit: Permit, now: float) -> None:
-        """Record that a request has ended, with or without a response."""
+        """Record that the request of a permit has ended, with or without a response."""
         permit.until = min(permit.until, now + self._window_seconds)
 
 

@@ -22,14 +22,14 @@ _RESULTS_PER_BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to send: `text` is the row as JSON, `key` the columns of the idempotency key as JSON, None without them."""
+    """A row to send: `text` is the row as JSON, `key` the columns of the idempotency key as JSON (None: no key)."""
 
     text: str
     key: str | None = None
 
     @property
     def digest(self) -> str:
-        """The digest that identifies the row."""
+        """The hash of the text and the key: equal rows have equal digests."""
         return hashlib.sha256(f"{self.key}\n{self.text}".encode()).hexdigest()[:32]
 
 
@@ -46,7 +46,7 @@ class RowResult:
 
 
 class FirstRows:
-    """Rows that a single task sent first to measure requests; each is assigned to a task that must not send it again.
+    """Rows that a single task sent first to measure requests; each is assigned to a later task, which skips it.
 
     A row that an attempt of a task has claimed, and so skips, stays assigned to that task. Other attempts of the task
     can claim the row too: any of the attempts may turn out to be the one whose result Spark uses.
@@ -66,7 +66,7 @@ class FirstRows:
         self._unassigned.update(digests)
 
     def claim(self, task: int, skipped: Counter[str], digest: str) -> bool:
-        """Return whether an attempt of a task skips a row, and update `skipped`, the attempt's skips by digest."""
+        """Return whether an attempt of a task skips a row; if so, count it in the attempt's `skipped`, by digest."""
         assigned = self._assigned[task]
         if skipped[digest] == assigned[digest]:  # the attempt has skipped all equal rows that the task has claimed
             if not self._unassigned[digest]:

@@ -1,6 +1,6 @@
 """The tasks of an HTTP sink: they send rows with retries, and return dead letters.
 
-Delivery is at least once: a retried task sends its rows again. Requests with the same rows have equal idempotency keys.
+Delivery is at least once: a retried task sends its requests again, with equal idempotency keys if the rows are equal.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class _RequestSender:
             return ""
         try:
             return received.decode(response.encoding or "utf-8", errors="replace")
-        except (LookupError, UnicodeError):  # not a text encoding
+        except (LookupError, UnicodeError):  # an unknown encoding, or not of text
             return received.decode("utf-8", errors="replace")
 
     def _is_retryable(self, error: BaseException) -> bool:
@@ -289,7 +289,7 @@ def send_function(
 
 
 class _TaskSender:
-    """Sends a task's requests concurrently; returns the results of rows that failed, with `returns_all` of all rows."""
+    """Sends a task's requests concurrently; returns the results of failed rows, or with `returns_all` of all rows."""
 
     def __init__(
         self, sink: HttpSink, run: str, senders: Iterable[_RequestSender], partition: int, *, returns_all: bool
@@ -306,7 +306,7 @@ class _TaskSender:
     def send_all(self, requests: Iterable[list[Row]]) -> Iterator[RowResult]:
         """Send requests concurrently, at most a single request per sender at a time; yield the results of rows.
 
-        Raise `StoppedError` if a request fails permanently and no dead letters are stored.
+        Raise `StoppedError` if the driver stops the task, or a request fails permanently and dead letters are off.
         """
         max_running = self._senders.qsize()
         running: set[Future[list[RowResult]]] = set()

@@ -201,13 +201,13 @@ class _HttpSinkJob(SinkJob):
             self.letter_job.check(spark.createDataFrame([], LETTER_COLUMNS).schema)
 
     def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
-        """Send the first rows of `df`; by the requests' duration, recommend a number of tasks for all `rows` rows."""
+        """Send the first rows of `df`; recommend a number of tasks for all rows by the duration of these requests."""
         driver_side = self._driver_side()
         send = send_function(self.sink, self.run, driver_side.address, only_first=True)
         sent_rows = self._as_json(df).mapInArrow(send, FIRST_TASK_COLUMNS).collect()
         self._raise_if_rejected(driver_side)
         driver_side.first_rows.add(row.digest for row in sent_rows)
-        self.first_letters = [row[1:] for row in sent_rows if row.row is not None]
+        self.first_letters = [row[1:] for row in sent_rows if row.row is not None]  # without the digest
         seconds, requests = driver_side.median_seconds, None if rows is None else -(-rows // self.sink.batch_size)
         if seconds is None:
             return None
@@ -220,7 +220,7 @@ class _HttpSinkJob(SinkJob):
         send = send_function(self.sink, self.run, driver_side.address, driver_side.first_rows.digests)
         letters = self._as_json(df).mapInArrow(send, LETTER_COLUMNS)
         if self.letter_job is None:
-            letters.collect()
+            letters.collect()  # runs the tasks, which return no rows
         else:
             if self.first_letters:
                 letters = letters.union(df.sparkSession.createDataFrame(self.first_letters, LETTER_COLUMNS))
@@ -258,7 +258,7 @@ class _HttpSinkJob(SinkJob):
         return self.driver_side
 
     def _as_json(self, df: DataFrame) -> DataFrame:
-        """Return each row as JSON with null fields (column `row`), and any key columns as JSON (column `key`)."""
+        """Return rows as JSON with null fields (column `row`), and the key columns, if any, as JSON (column `key`)."""
 
         def as_json(names: Sequence[str]) -> Column:
             return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), {"ignoreNullFields": "false"})

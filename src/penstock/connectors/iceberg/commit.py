@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from penstock.commit import Access
     from penstock.connectors.tables.table_files import StagedFiles
 
-_RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
+_RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"  # properties of snapshots
 _NAME_MAPPING = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
-_SQLITE_URI = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
+_SQLITE_URI = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")  # the second group is a relative path
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
 
     `root` is the table's folder, as Spark addresses it; `location` is the folder of a new table, as the catalog
     addresses it. `files` are the paths of the files that have rows. `receipt` identifies the job's snapshot.
-    `reached_by` (its name in journals) is the `catalog_address`, and `catalog` the catalog's properties, without
-    secrets. `seen` is the sequence number of the table's last snapshot when the job prepared its commit, 0 for a new
+    `reached_by` is the address of the catalog (see `catalog_address`), and `catalog` its properties without secrets.
+    `seen` is the sequence number of the table's last snapshot when the job prepared its commit, 0 for a new
     table; None for format version 1, which has no sequence numbers. `partitions` are the partition values of each file,
     as strings from its folder names; None without partitions. `spec` is the partition spec's id; None for a new table.
     """
@@ -72,7 +72,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
 
     @property
     def address(self) -> str:
-        """The address of the catalog, and its warehouse."""
+        """The key of the catalog in `Access.secrets`: its address and its warehouse."""
         return client_key(self.reached_by, dict(self.catalog).get("warehouse"))
 
     def check_names(self) -> None:
@@ -85,7 +85,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         """Add a snapshot, and create the table if it does not exist.
 
         pyiceberg's retries are off: they would not check whether a concurrent snapshot has the token. Instead, every
-        attempt first loads the metadata, and looks for the job's snapshot. If an earlier attempt, whose outcome is
+        attempt first loads the metadata, and looks for the receipt or token. If an earlier attempt, whose outcome is
         unknown, succeeds after this check, the catalog rejects the new attempt: its base snapshot is no longer current.
         """
         self.commit_onto_latest(access, partial(self.commit_onto, access))
@@ -104,7 +104,7 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         self._commit_transaction(transaction)
 
     def is_conflict(self, access: Access, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
-        """Whether a commit failed because another snapshot came first."""
+        """Whether a commit failed because another commit came first."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         return isinstance(error, CommitFailedException | TableAlreadyExistsError)
@@ -145,29 +145,29 @@ class PreparedIceberg(PreparedTableFiles["Table"]):
         properties = self._snapshot_properties()
         if self.mode == "overwrite" and table is not None and table.current_snapshot() is not None:
             transaction.delete(AlwaysTrue(), snapshot_properties=properties)
-        if not self.files:  # without files, pyiceberg may add no snapshot for the properties
+        if not self.files:  # pyiceberg may add no snapshot, so the table gets the properties
             transaction.set_properties({f"{key}.without-rows": value for key, value in properties.items()})
         elif table is None or self.partitions is None:
             transaction.add_files(list(self.files), snapshot_properties=properties)
         else:
             self._set_name_mapping(transaction, table)
-            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as added:
-                self._append(added, table)
+            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as snapshot_update:
+                self._append(snapshot_update, table)
 
     def _snapshot_properties(self) -> dict[str, str]:
         """Return the properties that identify the job in its snapshot."""
         return {_RECEIPT: self.receipt, **({} if self.token is None else {_TOKEN: self.token})}
 
     def _set_name_mapping(self, transaction: Transaction, table: Table) -> None:
-        """Set the property by which readers match columns by name, as the files have no column ids."""
+        """Set the property that makes readers match columns by name, as the files have no column ids."""
         if table.name_mapping() is None:
             transaction.set_properties({_NAME_MAPPING: table.schema().name_mapping.model_dump_json()})
 
-    def _append(self, added: _FastAppendFiles | _OverwriteFiles, table: Table) -> None:
+    def _append(self, snapshot_update: _FastAppendFiles | _OverwriteFiles, table: Table) -> None:
         """Add the files to a snapshot, with the partition values of their folders."""
         partitions = IcebergPartitions.of(table)
         for path, texts in zip(self.files, self.partitions or [()] * len(self.files), strict=True):
-            added.append_data_file(data_file_of(table, path, partitions.record(texts)))
+            snapshot_update.append_data_file(data_file_of(table, path, partitions.record(texts)))
 
     def load_table(self, access: Access) -> Table | None:
         """Return the table with its current metadata."""

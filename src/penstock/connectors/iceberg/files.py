@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from penstock.connectors.core.base import ScanContext
     from penstock.connectors.core.predicates import Predicate
 
-_KEY_COLUMN_PREFIX = "penstock deleted by "
+_KEY_COLUMN_PREFIX = "penstock deleted by "  # of columns that are read only to apply equality deletes
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergFile:
-    """A data file of a snapshot: pyiceberg's task, which applies positional deletes, and its equality delete files."""
+    """A data file: pyiceberg's scan `task`, which applies positional deletes, and the file's equality `deletes`."""
 
     task: FileScanTask
     deletes: tuple[DataFile, ...] = ()
@@ -52,7 +52,7 @@ class IcebergFile:
 def files_of(table: Table, snapshot_id: int, condition: BooleanExpression) -> list[IcebergFile]:
     """Return the files of a snapshot that may have rows that meet a condition.
 
-    Raise `SourceError` if rows are deleted in an unsupported way.
+    Raise `SourceError` if rows are deleted by the values of a nested field, which is not supported.
     """
     snapshot = table.snapshot_by_id(snapshot_id)
     scan = table.scan(row_filter=condition, snapshot_id=snapshot_id)
@@ -79,7 +79,7 @@ class IcebergFiles(SplitSource):
 
     @property
     def schema(self) -> StructType:
-        """The table's columns."""
+        """The columns of the snapshot."""
         return self._schema
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
@@ -120,7 +120,7 @@ def spark_schema(table: Table, snapshot_id: int | None) -> StructType:
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     arrow = schema_to_pyarrow(schema_of(table, snapshot_id))
-    plain = pa.schema([pa.field(field.name, field.type, field.nullable) for field in arrow])
+    plain = pa.schema([pa.field(field.name, field.type, field.nullable) for field in arrow])  # without metadata
     schema: StructType = from_arrow_schema(plain)
     return schema
 
@@ -134,7 +134,7 @@ def schema_of(table: Table, snapshot_id: int | None) -> Schema:
 
 
 def condition_of(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
-    """Return pyiceberg's filter for predicates on columns in `schema`, except floats: Spark orders NaN differently."""
+    """Build pyiceberg's filter; skip predicates on columns not in `schema`, or floats: Spark orders NaN differently."""
     from pyiceberg import expressions
 
     ex: Any = expressions  # its constructors have no types
@@ -179,7 +179,7 @@ class EqualityDeletes:
 
     @classmethod
     def of(cls, table: Table, snapshot: Snapshot) -> EqualityDeletes:
-        """Collect the equality delete files of a snapshot; raise `SourceError` if one deletes by a nested field."""
+        """Collect the equality delete files of a snapshot; raise `SourceError` if any deletes by a nested field."""
         from pyiceberg.manifest import DataFileContent, ManifestContent
 
         entries = [
@@ -207,7 +207,7 @@ class EqualityDeletes:
         return bool(entry.data_file.content != DataFileContent.EQUALITY_DELETES)
 
     def applicable_to(self, file: DataFile) -> tuple[DataFile, ...]:
-        """Return the delete files that apply to a data file: later ones of the same partition, or of no partition."""
+        """Return the later delete files that apply to a data file: those of its partition, or without a partition."""
         number, deletes = self.sequence_numbers[file.file_path], []
         for entry in self.entries:
             delete = entry.data_file
@@ -228,7 +228,7 @@ def with_delete_keys(schema: Schema, metadata: TableMetadata, deletes: Sequence[
 
 
 class _DeletedKeys:
-    """The deleted keys of a data file, read from the delete files that apply to it."""
+    """The keys of deleted rows, read from the equality delete files that apply to some data files."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO, deletes: Sequence[DataFile]) -> None:
         from pyiceberg.expressions import AlwaysTrue
@@ -262,7 +262,7 @@ class _DeletedKeys:
 def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> pa.Array:
     """Return for each row whether its values are among the keys; null equals null.
 
-    The columns are combined one after another to a code: equal codes mean equal values in all columns so far. For each
+    The columns are combined step by step into a code: equal codes mean equal values in all columns so far. For each
     column, the previous code and the index of the value among the distinct values of the key column form a pair. The
     next code is the index of this pair among the distinct pairs of the keys (null if it is not among them), so no
     number exceeds the square of the number of keys.
@@ -286,7 +286,7 @@ def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> 
 
 
 def _key_fields(metadata: TableMetadata, ids: Sequence[int]) -> list[Any]:
-    """Return the columns with these field ids, under reserved names, as a column may have been renamed or dropped."""
+    """Return columns of these field ids under reserved names, as another column may have their former names by now."""
     from pyiceberg.types import NestedField
 
     fields = [_column(metadata, field_id) for field_id in ids]

@@ -95,10 +95,10 @@ class IcebergSource(DataFrameScanProvider):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return all rows of the snapshot."""
-        return self.produce_data_frame(spark, ScanContext(spark.sparkContext.defaultParallelism, 1 << 30))
+        return self.produce_data_frame(spark, ScanContext(spark.sparkContext.defaultParallelism, 1 << 30))  # 1 GiB
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the rows of the files that may meet the predicates, by the statistics of the files."""
+        """Return all rows of those files that, by their statistics, may have rows that meet the predicates."""
         table = _load(self.table, self.catalog)
         schema = spark_schema(table, self.snapshot_id)
         if self.snapshot_id is None:
@@ -132,7 +132,7 @@ class IcebergSink(TableFilesSink):
     mode
         ``append``, ``overwrite`` or ``upsert``, which replaces rows of the table with the same key, and adds others.
     parallelism
-        The number of writing tasks; if None, the tasks that compute the rows write them.
+        The number of writing tasks; if None, as in `FileSink`.
     token
         An idempotency token for these rows, as in `FileSink`. The summaries of the table's snapshots store it, until
         the snapshots expire.
@@ -174,7 +174,7 @@ class IcebergSink(TableFilesSink):
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """The partition columns of the table; empty if any partition transform is not identity, such as a bucket."""
+        """The partition columns of the table; empty if any transform is neither identity nor void."""
         table = load_table_if_exists(connect_to_catalog(self.catalog, SinkError), self.table)
         return [] if table is None else identity_columns(table)
 

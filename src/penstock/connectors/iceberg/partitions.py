@@ -89,7 +89,7 @@ class PartitionField:
         def values(array: pa.Array) -> pa.Array:
             return transform.pyarrow_transform(column_type)(_cast_for_transform(array))
 
-        values.__annotations__ = {}  # Spark would evaluate them, but they need imports for type checkers
+        values.__annotations__ = {}  # Spark would evaluate them, but `pa` is only imported for type checkers
         transformed: Column = arrow_udf(values, result_type)(df[quoted(self.column)])
         return transformed
 
@@ -99,7 +99,7 @@ class PartitionField:
 
 
 class IcebergPartitions:
-    """The partitioning of a table for new rows.
+    """The current partitioning of a table, which applies to new rows.
 
     The constructor raises `SinkError` if pyiceberg does not support a transform, or a field is nested.
     """
@@ -125,7 +125,7 @@ class IcebergPartitions:
 
     @classmethod
     def of(cls, table: Table) -> IcebergPartitions:
-        """Return the partitioning of a table for new rows."""
+        """Return the current partitioning of a table."""
         return cls(table.spec(), table.schema(), ".".join(table.name()))
 
     @property
@@ -159,7 +159,7 @@ def identity_columns(table: Table) -> list[str]:
 
 
 def data_file_of(table: Table, path: str, partition: Record) -> DataFile:
-    """Return the manifest entry of a file, with the statistics of its footer, in a partition."""
+    """Return the manifest entry of a file in a partition, with the statistics of the file's footer."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC

@@ -26,7 +26,7 @@ class _TimeoutAdapter(HTTPAdapter):
         self._seconds = seconds
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        if not args and kwargs.get("timeout") is None:  # requests passes all arguments by name
+        if not args and kwargs.get("timeout") is None:  # the library `requests` passes all arguments by name
             kwargs["timeout"] = self._seconds
         try:
             return super().send(request, *args, **kwargs)

@@ -62,7 +62,7 @@ class IcebergUpsert(Upsert["Table", IcebergFile]):
         return current_files(table, condition_of(predicates, self.schema))
 
     def with_folder_columns(self, rows: DataFrame) -> DataFrame:
-        """Return rows with a column added for each partition field, whose values become folder names."""
+        """Return rows with an added column for each partition field; the values of this column become folder names."""
         return rows if self.partitions is None else self.partitions.with_folder_columns(rows)
 
     def write(self, table: Table | None, staged: StagedFiles) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.connectors.jdbc.dialect import JdbcDialect
     from penstock.spark.io.jdbc import JdbcConnection
 
-_PART = r"""("([^"\\\0]|"")+"|`([^`\\\0]|``)+`|\[[^\]\\\0]+\]|[\w$]+)"""
+_PART = r"""("([^"\\\0]|"")+"|`([^`\\\0]|``)+`|\[[^\]\\\0]+\]|[\w$]+)"""  # a part of a name, quoted or plain
 _IDENTIFIER = re.compile(_PART)
 _TABLE = re.compile(rf"{_PART}(\s*\.\s*{_PART}){{0,2}}")
 _STAGING_TABLE = re.compile(r"penstock_[a-z0-9]{0,20}_[0-9a-f]{12}(_[0-9a-f]{12})?")
@@ -38,7 +38,7 @@ log = logging.getLogger("penstock.sinks")
 TASK, ATTEMPT = "penstock_task", "penstock_attempt"  # staging columns: the task and attempt that wrote a row
 _LEDGER, _JOURNALS = "penstock_commits", "penstock_journals"
 """Tables in the user's database: the tokens and receipts of commits, and pointers to journals."""
-_MAX_LENGTH = 200
+_MAX_LENGTH = 200  # characters of a table or token in the ledger
 _PORTABLE_NAME = re.compile(rf"(?!sha256:)(?=.{{1,{_MAX_LENGTH}}}$)[a-z0-9._:/-]+( [a-z0-9._:/-]+)*")
 """Names that no database equates with another name, even if it ignores case, accents, or blanks at the end."""
 
@@ -122,13 +122,13 @@ def create_table(dialect: JdbcDialect, connection: JdbcConnection, table: str, d
 
 
 def unregister_journal(dialect: JdbcDialect, connection: JdbcConnection, journal: str) -> None:
-    """Remove the pointer to a journal; the pointer, and its table, may be missing."""
+    """Remove the pointer to a journal (its path); the pointer, and its table, may be missing."""
     if dialect.has_table(connection, _JOURNALS):
         connection.run(f"DELETE FROM {_JOURNALS} WHERE journal = ?", journal)
 
 
 def recover_table(access: Access, url: str, secrets_key: str, table: str) -> None:
-    """Recover interrupted commits to a table before it is written again; `secrets_key` is as in `Access.secrets`."""
+    """Recover interrupted commits to a table before it is written again; `secrets_key` is a key of `Access.secrets`."""
     dialect = dialect_of(url)
     assert dialect is not None
     options = {"dbtable": table, **secrets_for(access, secrets_key)}
@@ -172,9 +172,9 @@ class PreparedJdbc(Prepared):
     """Commit record of rows in a staging table.
 
     `database` is the URL without passwords. `columns`, and the `key` of an upsert, are quoted. `staging` is empty if
-    the target has the token already. `receipt` identifies a commit without a token in the ledger; None with a token, or
+    the target has the token already. `receipt` is the ledger's entry of a commit without a token; None with a token, or
     if the user may not write to the ledger. `token_prefix` (`of_token` in journals) is the common prefix of the staging
-    tables of all runs with this token; None without. `properties` are options of Spark's writer without secrets.
+    tables of all runs with this token; None without it. `properties` are options of Spark's writer without secrets.
     """
 
     kind: ClassVar[str] = "jdbc"
@@ -301,7 +301,7 @@ class PreparedJdbc(Prepared):
             except Exception as error:  # noqa: BLE001 - raised below unless the ledger has the token
                 insert_error = error
             else:
-                return False
+                return False  # closing the connection rolls the insert back
         with self._connect(access) as connection:
             if has_token(self._dialect, connection, self.table, self._ledger_token):
                 return True
@@ -413,7 +413,7 @@ def warn_not_dropped(table: str, url: str, error: Exception) -> None:
 
 
 def secrets_key_of(url: str, properties: Mapping[str, str]) -> str:
-    """Return the key in `Access.secrets` of a database and its user; `url` is masked."""
+    """Return the key in `Access.secrets` of a database and its user; `url` must be masked."""
     dialect = dialect_of(url)
     user = next((value for key, value in properties.items() if key.lower() == "user"), None)
     return client_key(url, user if dialect is not None and dialect.has_users else None)

@@ -19,7 +19,7 @@ _NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
 class KeyType(StrEnum):
-    """A group of database types whose keys a dynamic filter can push down; databases compare numbers as Spark does."""
+    """A group of database types whose join keys can be pushed down; all databases compare numbers as Spark does."""
 
     WHOLE = "whole numbers"
     DECIMAL = "decimal numbers"
@@ -57,8 +57,8 @@ class ReadRequest:
 class TableEstimate:
     """The estimated rows of a request, and how to split them.
 
-    `row_bytes` is the average size of a row in bytes. `split_conditions` returns an SQL condition (None: all rows) for
-    each split, for a maximum number of splits; `split_by` describes the splits.
+    `row_bytes` is the average size of a row in bytes. `split_conditions` takes a connection and the maximum number of
+    splits, and returns an SQL condition for each split (None: all rows). `split_by` describes the splits.
     """
 
     rows: float
@@ -72,8 +72,8 @@ class UniqueKey:
     """A unique index, which determines the row that an upsert replaces.
 
     `columns` are in lower case, with an empty string for an expression. `filled` are the expressions, and the columns
-    that get a value if an INSERT omits them: a default, a generated value, or 0 without strict mode. `is_whole` says
-    whether the index has neither expressions nor prefixes of columns.
+    that get a value if an INSERT omits them: a default, a generated value, or 0 without MySQL's strict mode. `is_whole`
+    says whether the index has neither expressions nor prefixes of columns.
     """
 
     columns: frozenset[str]

@@ -45,7 +45,7 @@ def key_type_of(column: ColumnType, spark_type: str, types_by_name: Mapping[str,
 
 
 def is_portable(text: str) -> bool:
-    """Whether a string literal means the same in every database with any settings and encoding."""
+    """Whether SQL literals with the characters of `text` mean the same in all databases, settings and encodings."""
     return text.isascii() and "\\" not in text and "\0" not in text
 
 

@@ -47,7 +47,7 @@ WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) 
 _NUMBER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXT_TYPES = frozenset({"char", "varchar"})
 _RANGES_PER_SPLIT = 8  # key ranges per split whose rows are estimated, so that splits get about equal rows
-_ESTIMATE_KEYS = ("rows", "rows_produced_per_join", "rows_examined_per_scan")  # the first: MariaDB; others: MySQL
+_ESTIMATE_KEYS = ("rows", "rows_produced_per_join", "rows_examined_per_scan")  # in EXPLAIN's JSON; first: MariaDB
 
 
 class MySqlDialect(JdbcDialect):
@@ -88,7 +88,7 @@ class MySqlDialect(JdbcDialect):
             return TableEstimate(rows, 100.0, single_split, "a single split, as it is not a table")
         schema_name, table_name, _, width = tables[0]
         keys = database.rows(_KEY_QUERY, str(schema_name), str(table_name))
-        row_bytes = float(width or 100)
+        row_bytes = float(width or 100)  # 100 bytes are assumed if there are no statistics yet
         if not keys:
             return TableEstimate(rows, row_bytes, single_split, "a single split, as it has no primary key")
         ((name, data_type, charset, collation),) = keys

@@ -187,7 +187,7 @@ class _JdbcSinkJob(SinkJob):
 
     `existing` are the columns of the target, None if it does not exist. `unique_keys` are the unique indexes that
     affect an upsert; None if only that of its key does. `is_committed` says whether the target has the token already.
-    `connections` is the maximum of concurrent writers, or None. `_names` are the written columns, `_columns` quoted.
+    `connections` is the maximum of concurrent writers (None: no limit). `_columns` are the written `_names`, quoted.
     """
 
     calls_python = False

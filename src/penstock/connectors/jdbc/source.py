@@ -37,12 +37,12 @@ log = logging.getLogger("penstock.sources")
 _TIMEOUT_FRACTION = 0.9
 """The fraction of the timeout after which a failed connection is reported as timed out."""
 _COARSE_FACTOR = 16
-"""The size of a large split, as a multiple of the volume per task: connections cost more to open than files."""
+"""The size of a large split, as a multiple of the volume per task: larger than for files, which are cheaper to open."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
 URL_MASK = "***"
 """The mask of a secret in a URL."""
 _USER_INFO = re.compile(r"(//[^:/@\s]*:)[^\s/?#]*@")
-_PARAMETERS = (
+_PARAMETER_PATTERNS = (
     re.compile(r"(?<=[?&;])(?P<key>[\w.-]+)=(?P<value>[^&;\s]*)"),
     re.compile(r"(?<=[(,])(?P<key>[\w.-]+)=(?P<value>[^,)\s]*)(?=[^(\s]*\))"),
 )
@@ -63,8 +63,8 @@ def with_absolute_path(url: str) -> str:
 def masked(url: str) -> str:
     """Mask possible secrets in a URL, or in a text with URLs."""
     text = _USER_INFO.sub(rf"\1{URL_MASK}@", url)
-    for parameters in _PARAMETERS:
-        text = parameters.sub(_mask_parameter, text)
+    for pattern in _PARAMETER_PATTERNS:
+        text = pattern.sub(_mask_parameter, text)
     return text
 
 
@@ -154,9 +154,9 @@ class JdbcSource(Source):
 class JdbcScan(Scan):
     """The scan of a database relation.
 
-    `request` returns the columns and conditions that the plan reads, `cores` is the number of tasks that run
-    concurrently, and `max_connections` is the user's maximum of concurrent connections, or None. `_conditions` are the
-    conditions of the splits (None: all rows). Tasks run `_import_snapshot` to read the snapshot that `_snapshot` holds.
+    `request` returns the columns that the plan reads, and its conditions; `cores` is the number of tasks
+    that run concurrently, and `max_connections` the user's limit of connections, or None. `_conditions` are those of
+    the splits (None: all rows). Tasks run the statement `_import_snapshot` to read the snapshot that `_snapshot` holds.
     """
 
     uses_predicates = True  # the query has them as conditions

@@ -63,19 +63,19 @@ def weighted_bounds(values: Sequence[tuple[str, float]], count: int) -> list[str
     """
     total = sum(weight for _, weight in values)
     bounds: list[str] = []
-    filled, next_bound = 0.0, total / count
+    weight_before, next_bound = 0.0, total / count
     for value, weight in values:
         # End the range before this value if at least half of its weight lies beyond the next ideal bound.
-        if filled > 0 and filled + weight / 2 >= next_bound and len(bounds) < count - 1:
+        if weight_before > 0 and weight_before + weight / 2 >= next_bound and len(bounds) < count - 1:
             bounds.append(value)
-            # A heavy value may pass several ideal bounds: continue after the ideal bound that is nearest to `filled`.
-            next_bound = total / count * (math.floor(filled / total * count + 0.5) + 1)
-        filled += weight
+            # A heavy value may pass several ideal bounds: continue after the ideal bound nearest to `weight_before`.
+            next_bound = total / count * (math.floor(weight_before / total * count + 0.5) + 1)
+        weight_before += weight
     return bounds
 
 
 def middle_number(low: str, high: str) -> str | None:
-    """Return the number halfway between two numbers, with no more decimals than theirs; None if there is none."""
+    """Return the number halfway between two numbers, rounded down to their decimals; None if it is not between them."""
     first, last = Decimal(low), Decimal(high)
     decimals = max(-int(first.as_tuple().exponent), -int(last.as_tuple().exponent), 0)
     middle = ((first + last) / 2).quantize(Decimal(1).scaleb(-decimals), rounding="ROUND_FLOOR")

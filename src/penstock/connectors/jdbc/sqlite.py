@@ -53,7 +53,7 @@ class SqliteDialect(JdbcDialect):
         ((width,),) = database.rows(f"SELECT avg({sizes}) FROM (SELECT * FROM {table} LIMIT {_SAMPLE_ROWS})")
         row_bytes = float(width or 1)
         row_id = _row_id(database, request)
-        if row_id is None:
+        if row_id is None:  # the number of rows is unknown: assume that of a sample
             return TableEstimate(_SAMPLE_ROWS, row_bytes, single_split, "a single split, as it has no row ids")
         ranges = _weigh_row_ids(database, table, row_id, _ESTIMATE_RANGES)
 

@@ -23,7 +23,7 @@ _TIMEOUT_FRACTION = 0.9
 _GROUP = "penstock"  # the client library requires a consumer group
 _MAX_BATCH_RECORDS = 5000
 _PROBE_SECONDS = 0.6
-"""A probe for records beyond a reported end stops after so many seconds without a record; brokers may need 0.5."""
+"""A probe for records beyond a reported end stops after these seconds without a record; a broker may take 0.5 s."""
 _MAX_PROBE_SECONDS = 5.0
 """The maximum seconds of a probe that reads records; records that arrive later count as new."""
 

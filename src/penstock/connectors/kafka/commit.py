@@ -1,4 +1,4 @@
-"""Commit records of topics: transactions write staged records and a receipt (an offset of a consumer group)."""
+"""Commits to Kafka topics: transactions write the staged records and a receipt (an offset of a consumer group)."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def transaction(producer: Producer) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PreparedTopic(Prepared):
-    """Commit record of staged records, which `token` identifies: the user's token, or a random name.
+    """Description of a commit of staged Kafka records, which `token` identifies: the user's token, or a random name.
 
     Records without a topic are written to `topic`. `properties` are those of the producer without secrets.
     `prepared_at` is the time of `prepare` in seconds since the epoch; None in journals of older releases.
@@ -230,7 +230,7 @@ class PreparedTopic(Prepared):
 
 @dataclass(frozen=True)
 class PreparedKafka(PreparedTopic):
-    """Commit record of records that are written in a single transaction, together with the receipt."""
+    """Commit of Kafka records that are written in a single transaction, together with the receipt."""
 
     kind: ClassVar[str] = "kafka"
 
@@ -260,7 +260,7 @@ def staged_records(access: Access, staging: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class PartDestination(TransactionalTopic):
-    """The topic to which the run `run` writes its parts."""
+    """The topic to which the run `run` writes its records in parts, each part in a separate transaction."""
 
     run: str
 
@@ -271,7 +271,7 @@ class PartDestination(TransactionalTopic):
 
 @dataclass(frozen=True)
 class PreparedKafkaParts(PreparedTopic):
-    """Commit record of records in parts, each of which a Spark task writes in a separate transaction.
+    """Commit of Kafka records that Spark tasks write in parts, each part in a separate transaction.
 
     The token's receipt is first the claim of this run, and `ALL_WRITTEN` when all parts are written. Recovery completes
     a claimed commit. The transaction of each part writes a separate receipt, so a retried part is not written twice.

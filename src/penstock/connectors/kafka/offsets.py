@@ -14,7 +14,7 @@ from penstock.connectors.core.splits import distribute_evenly
 class OffsetRange:
     """A range of records of a partition, from the offset `start` (included) to `end` (excluded).
 
-    `is_last_seen` says whether the record before `end` was read to determine `end`. A task must then read it, too.
+    `is_last_seen` says whether the record before `end` was read to determine `end`; a task must then read it or fail.
     """
 
     topic: str

@@ -66,7 +66,7 @@ class KafkaSource(SplitSource):
     _inferred: deque[tuple[float, list[OffsetRange]]] = field(
         default_factory=lambda: deque(maxlen=1), init=False, repr=False, compare=False
     )
-    """The ranges of the last parallelism inference and its time, for reuse by `enumerate_splits`; empty after reuse."""
+    """The time (monotonic clock) and ranges of the last parallelism inference; `enumerate_splits` takes them."""
 
     def __post_init__(self) -> None:
         check_text(self.servers, "KafkaSource", "servers, which are a text such as host:9092")
@@ -91,13 +91,13 @@ class KafkaSource(SplitSource):
         return _schema()
 
     def ranges(self) -> list[OffsetRange]:
-        """Return the range of offsets to read from each partition, with `latest` as the current end."""
+        """Return the range of offsets to read from each partition; `latest` is resolved to the current end."""
         with self._connect() as (consumer, reported):
             ends = client.probed_ends(consumer, reported)
             starts = self._offsets(consumer, self.start, ends)
             requested_ends = self._offsets(consumer, self.end, ends)
         ranges = []
-        for partition, (_, current_end, was_read) in ends.items():  # was the record before the end read?
+        for partition, (_, current_end, was_read) in ends.items():  # `was_read`: the record before the end was read
             end = max(starts[partition], requested_ends[partition])
             is_last_seen = was_read and end == current_end
             ranges.append(OffsetRange(*partition, starts[partition], end, is_last_seen=is_last_seen))
@@ -107,9 +107,9 @@ class KafkaSource(SplitSource):
         """Return the current end of each partition, or an earlier end if the current end would take time to determine.
 
         `reached` has the end of the previous batch in each partition. A broker may report an end that is too low; only
-        reading beyond this end, which takes time, shows the true end. It is done for partitions whose reported end is
-        below `reached`, and for all non-empty partitions if the broker reports no records beyond `reached`. For other
-        partitions, a later call returns the true end. Raise `SourceError` if a partition ends before `reached`.
+        reading beyond this end, which takes time, shows the true end. This method does so for partitions whose reported
+        end is below `reached`, and for all non-empty partitions if the broker reports no records beyond `reached`. For
+        other partitions, a later call returns the true end. Raise `SourceError` if a partition ends before `reached`.
         """
         with self._connect() as (consumer, reported):
             ends = {partition: max(high, reached.get(partition, 0)) for partition, (_, high) in reported.items()}
@@ -120,7 +120,7 @@ class KafkaSource(SplitSource):
 
     @contextmanager
     def _connect(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
-        """Open a consumer, and yield it with the watermarks that the broker reports."""
+        """Open a consumer, and yield it with the first offset and the end that the broker reports, by partition."""
         require_module("confluent_kafka", "kafka", SourceError)
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
         with client.consumer(self.servers, self.properties) as consumer:
@@ -130,7 +130,7 @@ class KafkaSource(SplitSource):
     def _offsets(
         self, consumer: Consumer, position: Position, ends: Mapping[tuple[str, int], tuple[int, int, bool]]
     ) -> dict[tuple[str, int], int]:
-        """Resolve a position to an offset for each partition; `ends` is the result of `client.probed_ends`."""
+        """Resolve a position to an offset per partition (unlisted: the first); `ends` is from `client.probed_ends`."""
         if isinstance(position, str):
             return {partition: low if position == "earliest" else high for partition, (low, high, _) in ends.items()}
         if isinstance(position, dt.datetime):
@@ -146,7 +146,7 @@ class KafkaSource(SplitSource):
         return {partition: position.get(partition, low) for partition, (low, _, _) in ends.items()}
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of tasks for the backlog if each task reads the volume per task."""
+        """Return the number of tasks for the backlog if each task reads `data_volume_per_task` bytes; at least 1."""
         bound = context.parallelism_inference_upper_bound
         ranges = self.ranges()
         self._inferred.append((time.monotonic(), ranges))
@@ -170,7 +170,7 @@ class KafkaSource(SplitSource):
         return int(split.backlog)
 
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range of offsets."""
+        """Yield the records of a range of offsets as Arrow batches."""
         with client.consumer(self.servers, self.properties) as consumer:
             for messages in client.messages(consumer, split):
                 yield record_batch(messages, columns)

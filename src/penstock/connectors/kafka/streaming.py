@@ -55,10 +55,10 @@ _REQUIRED = ("kafka.bootstrap.servers", "subscribe")
 _SUPPORTED = (*_REQUIRED, "startingoffsets", *_PARSED)
 _KAFKA_PREFIX = "kafka."
 _TRIGGER_SECONDS = 0.1
-"""Seconds around a multiple of the interval within which a call counts as caused by the trigger."""
+"""Maximum seconds between a multiple of the interval and a call that counts as caused by the trigger."""
 _TRIGGER_FRACTION = 0.05
 """The same tolerance as a fraction of the interval; the smaller tolerance applies."""
-_UNLIMITED = 1 << 62
+_UNLIMITED = 1 << 62  # records; `ReadAllAvailable` would disable the limit by the pace
 
 
 class KafkaFormat(DataSource):
@@ -67,8 +67,8 @@ class KafkaFormat(DataSource):
     The options are ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), and any
     ``kafka.`` property of librdkafka. The number of tasks follows the backlog, and hot partitions are split.
     ``scan.parallelism`` sets the number of tasks, and ``scan.infer-parallelism.max`` limits it. In a stream,
-    ``scan.batch-interval`` sizes batches by the measured pace, and ``maxOffsetsPerTrigger`` limits them (both from
-    Spark 4.2 on). Register the data source with ``spark.dataSource.register(KafkaFormat)``.
+    ``scan.batch-interval`` sizes batches by the measured pace (records per second), and ``maxOffsetsPerTrigger``
+    limits them (both from Spark 4.2 on). Register it with ``spark.dataSource.register(KafkaFormat)``.
     """
 
     @classmethod
@@ -156,7 +156,7 @@ def _validate(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def tasks_of(ranges: Sequence[OffsetRange], planned: PlannedBatch | None, bounds: BatchBounds) -> list[InputPartition]:
-    """Return a partition for each task, with about equal backlogs; without a plan, decide the number of tasks now."""
+    """Return an `InputPartition` per task, with about equal backlogs; if `planned` is None, decide their number."""
     if planned is not None:
         tasks = planned.decision.tasks
     else:
@@ -165,7 +165,7 @@ def tasks_of(ranges: Sequence[OffsetRange], planned: PlannedBatch | None, bounds
 
 
 def read_task(source: KafkaSource, partition: InputPartition) -> Iterator[Any]:
-    """Yield the rows of a task, range by range, each in the order of offsets.
+    """Yield the rows of a task as Arrow batches, range by range, each in the order of offsets.
 
     Each range has a separate connection: a reassigned consumer would wait for outstanding responses of the old range.
     """
@@ -192,9 +192,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     for its trigger. If the session has called `start_query`, the driver reports the duration without the wait, see
     `batch_duration_file`.
 
-    Without that report, the time is only an upper bound if Spark may have waited. Triggers fire at multiples of their
-    interval, so a call near a multiple of the interval counts as a wait. In a query with several readers, Spark calls
-    them in turn, so a call about a multiple of the interval after the reader's previous call also counts as a wait.
+    Without that report, the time counts as an upper bound if Spark may have waited. Triggers fire at multiples of their
+    interval, so Spark may have waited if a call is near such a time. In a query with several readers, Spark calls them
+    in turn, so it may also have waited if a call is about a multiple of the interval after the previous call.
 
     `clock` returns the seconds since the epoch.
     """
@@ -209,13 +209,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_ends: dict[PartitionId, int] | None = None
         self._running: _RunningBatch | None = None
         self._previous_batch: MeasuredBatch | None = None
-        # The driver need not report durations if they have no effect.
+        # Without an interval, durations have no effect: a reader without a name tells the driver not to report them.
         self._reader_name = None if bounds.interval is None else uuid.uuid4().hex
         self._is_representative = True  # whether the previous batch may determine the pace
-        self._has_run = False
+        self._has_run = False  # whether a batch has run in this process
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a new query. Spark calls this twice for the first batch; both calls return the same."""
+        """Return the start of a new query. Spark calls this twice for the first batch, and needs equal results."""
         if self._initial_offset is None:
             self._initial_offset = to_offset({(r.topic, r.partition): r.start for r in self._source.ranges()})
         return self._initial_offset
@@ -247,7 +247,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         measured = ended_batch.measured_batches if ended_batch else ()
         if self._previous_batch is not None and self._is_representative:
             measured = remember(measured, self._previous_batch)
-        # False for `ReadAllAvailable`. The name of the field of `ReadMaxRows` depends on the release of Spark.
+        # Only `ReadAllAvailable` is unlimited. The name of the field of `ReadMaxRows` depends on the release of Spark.
         is_limited = limit is None or hasattr(limit, "max_rows") or hasattr(limit, "maxRows")
         record_maximum = max_records(measured, self._bounds) if is_limited else None
         self._ends = self._source.ends_after(reached)
@@ -276,8 +276,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch: the decided number, with about equal backlogs.
 
-        Raise `SourceError` if an end offset is below its start offset. Before Spark 4.2, a new process cannot prevent
-        that, because Spark does not pass the previous offsets to `latestOffset`.
+        Raise `SourceError` if an end offset is below its start offset. Before Spark 4.2, a reader cannot prevent
+        that after a restart of its query, because Spark does not pass the previous offsets to `latestOffset`.
         """
         self._has_run = True
         start_offsets, ranges = partition_offsets(start), []
@@ -306,7 +306,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited = reported is None and interval is not None and self._is_trigger_time(now, interval)
         seconds = round(now - running.start, 3) if reported is None else reported
         self._previous_batch = MeasuredBatch(running.records, seconds, waited)
-        # The first batch is slow and would lower the pace. After a wait, its duration is only an upper bound anyway.
+        # The first batch is slow and would lower the pace; but after a wait, the upper bound does not lower it.
         self._is_representative = waited or not running.is_first
 
     def _is_trigger_time(self, now: float, interval: float) -> bool:

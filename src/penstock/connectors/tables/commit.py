@@ -1,4 +1,4 @@
-"""Commit records of Delta and Iceberg tables: files that an optimistic commit adds as a new version of the table.
+"""Commit records of Delta and Iceberg tables. They list the files that an optimistic commit adds as a new version.
 
 Another program may commit before an upsert. If that commit adds rows with keys of the upsert, or removes a file that
 the upsert replaces, the files of the upsert are obsolete: Penstock recomputes them from the staged new rows.
@@ -41,7 +41,7 @@ MODES = ("append", "overwrite", "upsert")
 _UNSUPPORTED_KEY_TYPES = ("map", "array", "struct", "variant", "void", "interval", "geometry", "geography")
 """Types that cannot be keys: they have no equality, or programs that use the table compare them differently."""
 _TYPES_WITH_BOUNDS = ("byte", "short", "integer", "long", "string", "date", "decimal")
-"""Types whose bounds are used to skip files."""
+"""Key types whose bounds (minimum and maximum) are used to skip files."""
 _FILE_COLUMN = "penstock_file"  # the file of a row
 _SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*|^/+")
 
@@ -118,8 +118,8 @@ class Key:
 
     def _joined(self, table: DataFrame, rows: DataFrame, how: str) -> DataFrame:
         keys = rows.select([rows[quoted(name)].alias(f"k{index}") for index, name in enumerate(self.columns)])
-        pairs: list[Column] = [table[quoted(name)] == keys[f"k{index}"] for index, name in enumerate(self.columns)]
-        return table.join(keys, reduce(and_, pairs), how)
+        equalities: list[Column] = [table[quoted(name)] == keys[f"k{index}"] for index, name in enumerate(self.columns)]
+        return table.join(keys, reduce(and_, equalities), how)
 
 
 class TableFile(Protocol):
@@ -164,7 +164,7 @@ class Upsert(ABC, Generic[Table, File]):
         """Return the files of a version that may have rows that match the predicates."""
 
     def with_folder_columns(self, rows: DataFrame) -> DataFrame:
-        """Return rows with a column added for each level of partition folders; by default unchanged."""
+        """Return rows with the columns added whose values name the partition folders; by default unchanged."""
         return rows
 
     def write(self, table: Table | None, staged: StagedFiles) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ class Upsert(ABC, Generic[Table, File]):
         return affected
 
     def still_fits(self, removed: Iterable[str], base_files: Sequence[File], current_files: Sequence[File]) -> bool:
-        """Whether the files to replace still exist, and no file added since `base_files` has any of the keys."""
+        """Whether the files to replace (`removed`) still exist, and no file added since `base_files` has the keys."""
         if not {file.path for file in current_files}.issuperset(removed):
             return False
         base_paths = {file.path for file in base_files}
@@ -229,7 +229,7 @@ class PreparedTableFiles(Prepared, Generic[Table]):
     root: str
     """The table's folder, as Spark addresses it."""
     staging: str
-    """The folder of the new files."""
+    """The staging folder of the new files."""
     schema: str
     """The schema of the rows, as JSON."""
     removed: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HiveScan(Scan):
-    """The scan of a table: `leaf` is the table's node in a plan, and `plan` that node with all filters on it."""
+    """The scan of a table: `leaf` is the table's node in a plan, and `plan` this node with all filters above it."""
 
     def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
         self._leaf = leaf
@@ -31,12 +31,12 @@ class HiveScan(Scan):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The options of the table."""
+        """The properties of the table (TBLPROPERTIES), with lower-case keys."""
         return self._relation.options
 
     @property
     def reason(self) -> str:
-        """The number of the table's partitions that are read, and their size, a clause."""
+        """A clause with the number of the table's partitions that are read, and their size."""
         sizes = self._relation.sizes
         return f"{show_count(len(sizes), 'partition')} of the table, {show_bytes(sum(sizes))} in total"
 
@@ -48,8 +48,8 @@ class HiveScan(Scan):
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of tasks at the volume per task, limited by the upper bound and the number of splits."""
         sizes = self._relation.sizes
-        splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
-        return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)
+        by_volume = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
+        return min(by_volume, context.parallelism_inference_upper_bound, self._relation.tasks)
 
     def divide(self, parallelism: int) -> int:
         """Coalesce Hive's splits to at most `parallelism` tasks; return the number of tasks."""

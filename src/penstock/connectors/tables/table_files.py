@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PARQUET_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """The session setting for the timestamp type that table formats require."""
 _UTC = {"spark.sql.session.timeZone": "UTC"}
-"""The session setting for timestamps in folder names and in a table's log."""
+"""The session time zone for timestamps in folder names and in a table's log."""
 _FOOTER_THREADS = 8
 
 
@@ -71,7 +71,7 @@ class StagedFiles:
         self._schema = df.schema
 
     def sample(self, df: DataFrame) -> int:
-        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
+        """Write sample rows into a separate folder, remove it, and return the total bytes of its files."""
         folder = self.root.child(f"{self._folder.name}-sample")
         with with_settings(df, _PARQUET_SETTINGS):
             return sample_bytes(df, folder, "parquet", self.partition_by, {})
@@ -84,7 +84,7 @@ class StagedFiles:
     def files(self) -> list[StagedFile]:
         """Sync the written files to disk, and return them."""
         self._folder.sync()
-        files = list(self._folder.files_below(include_unread=True))
+        files = list(self._folder.files_below(include_unread=True))  # also partition folders such as .a=1
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
             rows = list(threads.map(lambda file: row_count(self._bridge, f"{self._folder}/{file[0]}"), files))
         return [
@@ -110,7 +110,7 @@ class TableFilesSink(SizedFilesSink):
         check_positive(f"sink {table}", self.parallelism)
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the target size of a file in bytes; None for an upsert: Spark determines the sizes of its files."""
+        """Return the target size of files in bytes, see the base class; None for an upsert: Spark decides the sizes."""
         return None if self.mode == "upsert" else super().file_size(options)
 
 
@@ -158,7 +158,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
             self._staged.write(self._with_folder_columns(df))
 
     def _with_folder_columns(self, df: DataFrame) -> DataFrame:
-        """Return rows with a column added for each level of partition folders; by default unchanged."""
+        """Return rows with the columns added whose values name the partition folders; by default unchanged."""
         return df
 
     @abstractmethod
@@ -170,7 +170,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
         return Key.of(columns, schema, self._where, case_sensitive=self._is_case_sensitive)
 
     def _upsert_fields(self, schema: StructType, **additional: object) -> dict[str, Any]:
-        """Return the fields that only the record of an upsert has; empty for other modes."""
+        """Return the fields that only the commit record of an upsert has, and `additional`; empty for other modes."""
         if self._sink.mode != "upsert":
             return {}
         key, rows_folder = self._key(schema).columns, self._upsert_rows.folder
@@ -182,7 +182,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
         return self._sink.secrets
 
     def sample_size(self, df: DataFrame) -> int:
-        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
+        """Write sample rows into a separate folder, remove it, and return the total bytes of its files."""
         return self._staged.sample(df)
 
     def compact(self, target_size: int) -> StageReport:

@@ -24,7 +24,7 @@ _LOSSLESS_CASTS = {
 """For each type of rows, the column types to which it can be cast without loss."""
 
 CHAR_TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata key in which Spark stores that a string column is a char or varchar."""
+"""The metadata key in which Spark stores the char or varchar type of a string column, such as ``varchar(5)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def cast_to_table(df: DataFrame, table: StructType, where: str, *, case_sensitiv
 
 
 def _fit_length(text: Column, char_type: str, where: str) -> Column:
-    """Return strings as Spark stores them in a char type (padded) or varchar type (without surplus spaces)."""
+    """Return strings as Spark stores them: padded for char, without surplus spaces for varchar; longer strings fail."""
     name, _, length = char_type.partition("(")
     max_length = int(length.rstrip(")"))
     stored = F.rpad(text, max_length, " ") if name == "char" else F.substring(text, 1, max_length)
@@ -148,7 +148,7 @@ def _is_same(source: DataType, target: DataType) -> bool:
 def map_fields(
     data_type: DataType, change: Callable[[StructField, DataType], StructField], *, nullable: bool = False
 ) -> DataType:
-    """Return a type whose fields `change` has replaced, inner ones first; `nullable` allows null in arrays and maps."""
+    """Return a type with each field replaced by `change(field, new type)`; `nullable` allows nulls in collections."""
 
     def inner(part: DataType) -> DataType:
         return map_fields(part, change, nullable=nullable)

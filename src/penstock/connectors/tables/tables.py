@@ -82,7 +82,7 @@ class TableSink(Sink):
     format
         The file format of a new table; if None, ``spark.sql.sources.default`` applies.
     options
-        Options of a new table's files.
+        Options of a new table's files; those that begin with ``sink.`` also apply to an existing table.
     parallelism
         The number of writing tasks; if None, the tasks that compute the rows write them.
     token
@@ -122,7 +122,7 @@ class TableSink(Sink):
 
     @property
     def location(self) -> str:
-        """The text ``table``, a space, and the table's name in lower case without quotes."""
+        """A key of the target: ``table``, a space, and the table's name in lower case without quotes."""
         return f"table {self.table.replace('`', '').lower()}"
 
     @property
@@ -131,12 +131,12 @@ class TableSink(Sink):
         return self.mode == "append"
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the partition commit, if it is enabled."""
+        """Return the stage that applies the partition commit policies; empty without policies."""
         kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
         return _partition_commit_stages(kinds, self.table)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:
-        """Return the options of the new table, or those of the existing table."""
+        """Return the sink's options, which override the OPTIONS of an existing table, and the table's TBLPROPERTIES."""
         with translate_errors():
             options, properties = options_of(Bridge(spark), self.table)
         return TargetOptions({**options, **self.options}, properties)
@@ -217,11 +217,11 @@ class StatementSink(Sink):
         return self._write.table.partition_by
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the partition commit, if it is enabled."""
+        """Return the stage that applies the partition commit policies; empty without policies."""
         return _partition_commit_stages(options.partition_commit if self.partition_columns else (), self.name)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
-        """Return the options and properties of the table and the statement."""
+        """Return the OPTIONS of the statement and the table, and the TBLPROPERTIES of an existing table."""
         return TargetOptions(self._write.options, self._write.properties)
 
     def recover(self, access: Access) -> None:
@@ -253,7 +253,7 @@ def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
         return None
     location = write.table.location
     folder = HadoopPath(access.bridge, location)
-    if not folder.name:  # a whole file system: nothing can be next to it
+    if not folder.name:  # a whole file system: no folder can be next to it
         return None
     try:
         check_rights(location, folder, appends=True)
@@ -275,7 +275,7 @@ def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
 
 @dataclass(eq=False)
 class _TableSinkJob(SinkJob):
-    """Write the table's files like a `FileSink` with this mode, and update the catalog in the same commit.
+    """The job that writes the table's files like a `FileSink` in this mode, and updates the catalog in the same commit.
 
     `options` are those of the files; `check` sets them for an existing table. `external` says whether the user has set
     the location of a new table, and `is_cast` whether the rows already have the table's columns, in its order.
@@ -347,7 +347,7 @@ class _TableSinkJob(SinkJob):
             raise SinkError(f"{where} cannot be created by TableSink", cause=cause, hint="write it with Spark")
 
     def _resolve_write(self, rows: DataFrame) -> TableWrite:
-        # Only analyzed, with `rows` instead of SELECT 1. Spark rejects an overwrite of a table that the rows come from.
+        # Only analyzed, with `rows` for SELECT 1. Not OVERWRITE, which Spark would reject if `rows` read the table.
         write = table_write(Bridge(rows.sparkSession), f"INSERT INTO {self.table.name} BY NAME SELECT 1", rows)
         if write is None:
             raise self._changed_error()

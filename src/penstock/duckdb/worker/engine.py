@@ -52,7 +52,7 @@ def open_connection(
     """Open a connection that may read only the listed files and write only to its spill directory.
 
     Raises `NotNativeError` if the release of DuckDB is not supported, or if DuckDB or Arrow fails. `memory` is the
-    requested bytes of memory. `budget` is the bytes that all tasks of the executor may use together; see `workspace`.
+    requested bytes of memory. `budget` is the bytes that all tasks of the executor may use together, None for no limit.
 
     `reads_arrow` says whether the queries read registered Arrow tables. If so, filters, including those that a join
     derives from its other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN

@@ -1,7 +1,7 @@
 """Parquet files and the SQL with which DuckDB reads them.
 
-A task of a part reads the row groups that start in its file ranges, and a single-task query reads whole files. A file
-that DuckDB might read differently from Spark raises `NotNativeError`.
+A task of a *part* (a subplan that DuckDB computes) reads the row groups that start in its file ranges; a single-task
+query reads whole files. A file that DuckDB might read differently from Spark raises `NotNativeError`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Files:
         """
         by_folder: dict[tuple[str, ...], list[FileRange]] = {}
         for file in ranges:
-            if file.start == 0 and self._checked_footer(file).rows:
+            if file.start == 0 and self._checked_footer(file).rows:  # once per file that has rows
                 by_folder.setdefault(tuple(file.partition_values), []).append(file)
         return " UNION ALL ".join(map(self._folder_query, by_folder.values())) or self._empty_query()
 

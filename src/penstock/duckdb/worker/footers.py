@@ -119,7 +119,7 @@ class Footer:
             raise NotNativeError(f"{path} was written by {writer}, whose column statistics may be in another order")
 
     def _check_names(self, path: str, read_columns: Sequence[Column]) -> None:
-        """Raise if DuckDB may rename a column: of names that differ only in case, it numbers all but the first."""
+        """Raise if DuckDB may rename a column: names that differ only in case get numbers, except the first of them."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
         added = _ADDED_COLUMNS & names.keys()

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _UNUSUAL_DATE = (
     "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 )
-"""True for a date ``{0}`` that Spark's Parquet filters reject, or shift to a later date (days skipped in 1582)."""
+"""SQL condition for dates ``{0}`` that Spark's Parquet filters reject, or shift to a later date (skipped in 1582)."""
 _MEMORY_FACTOR = 16
 """Estimated bytes of memory per byte of the compressed files: hash tables of joins and groups are rarely larger than
-the decoded columns (TPC-H: 2 to 6 bytes)."""
+the decoded columns, which have 2 to 6 bytes per byte of the files in TPC-H."""
 _MIN_MEMORY = 128 << 20
 """Minimum bytes that a query requests, even for small files."""
 
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class NamedResult:
-    """A result that later queries read by its name; `is_scalar` marks a scalar subquery, with at most one row."""
+    """An intermediate result that later queries read by its name; a scalar subquery (`is_scalar`) has at most 1 row."""
 
     name: str
     sql: str

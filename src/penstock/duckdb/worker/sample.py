@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Sample:
     """A sample of the row groups that a part reads.
 
-    `row_groups` are the sampled row groups as file ranges, at most one per sampled task, and `rows` their total number
+    `row_groups` are the sampled row groups as file ranges, at most 1 per sampled task, and `rows` their total number
     of rows. `task_rows` is the estimated number of rows that a task reads.
     """
 
@@ -39,7 +39,7 @@ class Sample:
 
 
 def sample_row_groups(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
-    """Choose the middle row group in each range; raises `NotNativeError` if the driver cannot read the files.
+    """Choose the middle of the row groups in each range; raises `NotNativeError` if the driver cannot read the files.
 
     `ranges` has the first file range of each sampled task, and `task_bytes` the bytes of all ranges of each such task.
     """
@@ -48,7 +48,7 @@ def sample_row_groups(ranges: Sequence[FileRange], task_bytes: Sequence[int]) ->
         groups = read_footer(file.local_path, file.modified_ms, file.size).row_groups_in(file)
         if groups:
             group = groups[len(groups) // 2]
-            row_groups.append(replace(file, start=group.start_byte, length=1))
+            row_groups.append(replace(file, start=group.start_byte, length=1))  # only this group starts in it
             rows += group.rows
         task_rows.append(sum(group.rows for group in groups) * total_bytes // max(file.length, 1))
     return Sample(tuple(row_groups), rows, sum(task_rows) // max(len(task_rows), 1))

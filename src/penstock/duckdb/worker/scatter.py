@@ -1,8 +1,8 @@
 """Scatters columnar batches over subpartitions by Spark's own hash of their keys.
 
 A subpartition is a partition of an exchange. A batch of its rows becomes a single row of the exchange: the serialized
-batch, and a routing number that Spark hashes to this subpartition. So these rows can be joined with rows that Spark has
-exchanged. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorized over whole columns.
+batch, and a routing number that Spark hashes to this subpartition. The batch has the rows that Spark would hash to it
+(by ``org.apache.spark.unsafe.hash.Murmur3_x86_32``), so they can be joined with rows that Spark has exchanged.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class PartFunction:
     """The computation of a part in each task; a function for ``DataFrame.mapInArrow``.
 
     The query `sql` returns `columns`. It reads the rows of the files as ``scan``, or the exchanged inputs as
-    ``input_0``, ``input_1`` and so on; `inputs` are the columns of each. `files` is None if there are inputs. `tables`
-    are broadcast tables that the query joins, by name: each is an Arrow IPC stream. `scatter` is None if the output is
+    ``input_0``, ``input_1`` and so on, whose columns are in `inputs`. `files` is None if there are inputs. `tables` are
+    broadcast tables that the query joins, by name: each is an Arrow IPC stream. `scatter` is None if the output is
     not exchanged as columns. `memory` is the number of bytes that DuckDB may use in a task before it spills. The
     accumulators count the rows read from files and the rows returned.
     """

@@ -21,7 +21,7 @@ from penstock.duckdb.worker.memory import free_memory
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is shared there
+except ImportError:  # Windows: tasks share no budget
     fcntl = None  # type: ignore[assignment]
 
 
@@ -30,7 +30,7 @@ _LOCK_SUFFIX = ".lock"
 _RESERVATIONS_LOCK = "penstock-duckdb.ledger"
 """The file, always empty, that is locked while reservations are read and written."""
 _MIN_MEMORY = 64 << 20
-"""Bytes that the only running task gets at least, if requested: DuckDB needs some megabytes for each thread."""
+"""Bytes that a task gets even if little is free, unless other tasks run: DuckDB needs some megabytes per thread."""
 _POLL_SECONDS = 0.05
 """Seconds between two checks for released memory; most queries run longer."""
 

@@ -86,7 +86,7 @@ class FilterFinder:
                     columns = lowest.operator.expressions(lowest.ids)
                     scan_plan = self._draft.sources.get(lowest.node_id)
                     uses_predicates = scan_plan is not None and scan_plan.scan.uses_predicates
-                    exact = uses_predicates and any(column.is_attribute for column in columns)
+                    exact = uses_predicates and any(column.is_attribute for column in columns)  # needs exact keys
                     prunes = self._is_plain(join, side) and (
                         exact or catalyst.is_partitioned_by(lowest.operator, columns)
                     )

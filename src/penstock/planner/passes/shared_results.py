@@ -15,7 +15,7 @@ from penstock.planner.plan import NodePlan, WriteKind
 
 
 def materialize_shared_results(draft: Draft) -> None:
-    """Record that nodes with several consumers run once; write unpartitioned rows if these need different layouts."""
+    """Record that nodes with several consumers run once; write unpartitioned rows unless all share an exchange."""
     for node_id in list(draft.stream_nodes):
         outgoing = draft.out_edges(node_id)
         if len(outgoing) < 2:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_source_sizes(draft: Draft) -> None:
-    """Add names and bytes to sources, and sources to joins; add row counts, which open files, only if needed."""
+    """Add names and bytes to sources, and sources to joins; add row counts only if needed, because they open files."""
     sizes = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     names = source_names(draft)
     source_of = {column: node_id for node_id, source in draft.sources.items() for column in source.leaf.ids}
@@ -125,7 +125,7 @@ def _column_origins(draft: Draft) -> dict[str, tuple[int, LogicalNode]]:
         column: (node_id, source.leaf) for node_id, source in draft.sources.items() for column in source.leaf.ids
     }
     source_of = {leaf.ids: node_id for node_id, leaf in origins.values()}
-    # Equal leaves whose rows are written in several layouts are separate sources with their own columns: skip them.
+    # If several equal leaves are sources (for several layouts), further leaves may read any of them: skip these leaves.
     separate = {first for leaf, first in draft.first_leaf.items() if leaf.ids in source_of and leaf.ids != first.ids}
     for leaf, first in draft.first_leaf.items():
         if first.ids in source_of and first not in separate:

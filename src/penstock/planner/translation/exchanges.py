@@ -45,7 +45,7 @@ _CALLS_USER_FUNCTIONS = BATCH_FUNCTIONS | class_names(
 def add_adaptive_edge(
     translator: Translator, input_node: TranslatedNode, node_id: int, below: LogicalNode, stage: ConsumerStage
 ) -> None:
-    """Add an exchange that runs in the same barrier stage as its consumer `stage`: all tasks run at the same time."""
+    """Add an exchange that runs in a barrier stage together with its consumer: `stage`, at the node `node_id`."""
     hint = stage.hint
     assert hint.exchange is not None
     _, max_compared = hint.exchange.resolve_options(translator.config, hint.parallelism)
@@ -54,7 +54,7 @@ def add_adaptive_edge(
     draft.consumer_stages[node_id] = stage
     draft.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
     if hint.parallelism is not None and draft.accepts_parallelism(input_node.node_id, hint.parallelism):
-        draft.update_node(input_node.node_id, parallelism=hint.parallelism)
+        draft.update_node(input_node.node_id, parallelism=hint.parallelism)  # the stage has a task per consumer
     draft.add_edge(input_node.node_id, node_id, kind(max_compared), translator.edge_plan(below))
     consumers = max_compared if hint.parallelism is None else min(max_compared, hint.parallelism)
     reason = f"each batch goes to the least loaded of {consumers} consumers"
@@ -66,7 +66,7 @@ def add_adaptive_edge(
 def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExchange | None:
     """Return the exchange before a function if the tasks of the function pull rows in chunks, or None.
 
-    `plan_job` first replaces exchanges that can run as barrier stages. `plan_query` does not, so these are pulled, too.
+    `plan_job` has already replaced the exchanges that can run as barrier stages; for `plan_query`, all are pulled.
     """
     if node.name not in BATCH_FUNCTIONS:
         return None
@@ -78,7 +78,7 @@ def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExch
     if not is_adaptive or exchange.function is None:
         return None
     names = [column.name for column in carrier.children[0].output.columns()]
-    return located if len(set(names)) == len(names) else None  # else Spark cannot send them to Python
+    return located if len(set(names)) == len(names) else None  # Spark cannot send columns with equal names to Python
 
 
 def add_pulled(translator: Translator, node: LogicalNode, located: LocatedExchange) -> TranslatedNode:
@@ -103,7 +103,7 @@ def add_pulled(translator: Translator, node: LogicalNode, located: LocatedExchan
 
 
 def is_worth_pulling(translator: Translator, operators: Sequence[LogicalNode]) -> bool:
-    """Whether narrow operators should pull rows: the option is on, and they call a user function in ordinary tasks."""
+    """Whether narrow operators should pull rows: the option is on; they call a user function outside barrier stages."""
     is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and consumer_stage_at(operators[-1]) is None
     return is_allowed and any(part.name in _CALLS_USER_FUNCTIONS for part in operators)
 
@@ -124,7 +124,7 @@ def add_pulled_repartition(translator: Translator, node: LogicalNode) -> Transla
 
 
 def translate_stage_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Translate the repartition before a barrier stage, or omit it if its input can be computed by as many tasks."""
+    """Translate the repartition before a barrier stage, or omit it if its input can run with as many tasks."""
     input_node = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
     if number is not None and translator.draft.accepts_parallelism(input_node.node_id, number):
@@ -133,7 +133,7 @@ def translate_stage_repartition(translator: Translator, node: LogicalNode) -> Tr
 
 
 def omit_boundary(translator: Translator, child: LogicalNode) -> None:
-    """Omit the repartition after a barrier stage (its boundary) below a consumer that does not need it."""
+    """Omit the boundary (repartition after a barrier stage) at or below `child`, whose consumer does not need it."""
     while child.name in NARROW and consumer_stage_at(child) is None and not translator.is_shared(child):
         child = child.children[0]
     if child.name == "RepartitionByExpression" and is_boundary(child):

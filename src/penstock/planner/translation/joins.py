@@ -99,11 +99,11 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
     keys = {side: facts.expressions(side) for side in Side}
     texts = {side: [key.key for key in facts.keys(side)] for side in Side}
     translated: dict[Side, TranslatedNode] = {}
-    order: list[int] | None = None
-    group: int | None = None
+    order: list[int] | None = None  # positions of the keys, in the order in which a chained side is hashed
+    group: int | None = None  # the exchange group of both sides
     for side in Side:  # chain a side that is hash partitioned, unless it is already written for another join
-        layout = translator.equal_parts.class_of(children[side]), key_signature(children[side], texts[side])
-        if not _may_be_hash_partitioned(children[side]) or layout in translator.input_writers:
+        writer_key = translator.equal_parts.class_of(children[side]), key_signature(children[side], texts[side])
+        if not _may_be_hash_partitioned(children[side]) or writer_key in translator.input_writers:
             continue
         input_node = translated[side] = translator.translate(children[side])
         # A filter on groups (HAVING) may leave few rows. An exchange measures them, so the join may become a broadcast.
@@ -137,7 +137,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
 
 
 def _may_be_hash_partitioned(node: LogicalNode) -> bool:
-    """Whether a join input may be hash partitioned already, by an expensive operator or a repartition in it."""
+    """Whether a join input may be hash partitioned already: it has a repartition, or an operator like an aggregate."""
     return is_expensive(node) or any(part.name.startswith("Repartition") for part in node.walk())
 
 
@@ -146,7 +146,7 @@ def _producer(
 ) -> int:
     """Return the id of the node that writes a join input; equal inputs with equal signatures (layouts) share a node."""
     equal_class = translator.equal_parts.class_of(child)
-    # `translate` itself shares a part that is worth sharing.
+    # For a part that is worth sharing, `translate` itself returns a shared node.
     if equal_class is None or not signature or translator.is_worth_sharing(child):
         return (translated or translator.translate(child)).node_id
     key = (equal_class, signature)
@@ -157,6 +157,6 @@ def _producer(
 
 
 def key_signature(child: LogicalNode, keys: list[str]) -> str:
-    """Return the positions of the key columns in a join input as a text; empty if a key is not a plain column."""
+    """Return a hash layout as text: the positions of its keys in a join input; empty if a key is not a column of it."""
     positions = [child.keys.index(key) if key in child.keys else None for key in keys]
     return "" if None in positions else f"hash{positions}"

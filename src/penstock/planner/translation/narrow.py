@@ -25,7 +25,7 @@ _HIDES_PARTITIONING = frozenset(
 
 @translates(*NARROW)
 def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Add narrow operators as a node, down to a shared part, a reader of an adaptive exchange, or another operator."""
+    """Add a node for all narrow operators above a shared part, an adaptive exchange, or an operator of another kind."""
     if _only_removes_boundary_column(translator, node):
         return translator.translate(node.children[0])
     operators = [node]

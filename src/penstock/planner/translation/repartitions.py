@@ -37,7 +37,7 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
     """Exchange rows round-robin to the number of tasks that the user requests."""
     assert node.repartition is not None
     if not node.repartition.shuffles:
-        return translator.add_opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n), for which Spark merges tasks
+        return translator.add_opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n): Spark merges partitions
     input_node = translator.translate(node.children[0])
     if exchange_at(node) is not None:  # the repartition sets the number of partitions for plain Spark only
         return input_node
@@ -101,7 +101,7 @@ def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> Tr
     if hint.name:
         changes["name"] = hint.name
     if hint.source is not None:
-        while leaf.name in NARROW or _source_of(leaf) is hint.source:
+        while leaf.name in NARROW or _source_of(leaf) is hint.source:  # down to the scan, if nothing else is above
             leaf = leaf.children[0]
         if not leaf.children:
             translator.source_hints.setdefault(leaf, hint)  # the topmost hint applies
@@ -133,7 +133,7 @@ def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> Tr
 
 
 def _source_of(node: LogicalNode) -> Source | None:
-    """Return the source that a hint applies to, or None for other operators."""
+    """Return the source that the hint at a node is for; None without a hint, or if the hint is not for a source."""
     number = hint_number(node) if node.name == "RebalancePartitions" else None
     return None if number is None else hint_of_number(number).source
 
@@ -141,7 +141,7 @@ def _source_of(node: LogicalNode) -> Source | None:
 def _exchange_evenly(
     translator: Translator, input_node: TranslatedNode, child: LogicalNode, hint: PlanHint
 ) -> TranslatedNode:
-    """Exchange rows evenly, or in chunks that tasks pull; by default, a function gets a task for each core."""
+    """Exchange rows evenly (to a function, by default with a task per core), or in chunks that tasks pull."""
     assert hint.exchange is not None
     tasks = hint.parallelism
     if tasks is None and hint.exchange.function is not None:

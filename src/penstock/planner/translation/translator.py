@@ -65,8 +65,8 @@ def translates(*names: str) -> Callable[[Rule], Rule]:
 class Translator:
     """Translates plans to nodes and edges of a draft.
 
-    `equal_parts` are the equal subtrees of all plans. `broadcast_threshold` are the bytes up to which a join side is
-    broadcast when planning (-1: never), and `broadcast_option` is the key of that option. For a leaf that represents a
+    `equal_parts` are the equal subtrees of all plans. `broadcast_threshold` is the maximum bytes of a join side that
+    is broadcast when planning (-1: never); `broadcast_option` is the key of this option. For a leaf that represents a
     part shared by several outputs, `shared_part_of` returns this part, translated, and the leaf's columns; else None.
     """
 
@@ -81,17 +81,17 @@ class Translator:
     omitted_boundaries: set[LogicalNode] = field(default_factory=set, init=False)
     """Repartitions after barrier stages that are omitted because the readers do not need them, see `omit_boundary`."""
     source_hints: dict[LogicalNode, PlanHint] = field(default_factory=dict, init=False)
-    """The hint for the source of a leaf."""
+    """The hint for the source of a leaf, by leaf."""
     row_limits: dict[LogicalNode, int] = field(default_factory=dict, init=False)
-    """The maximum number of rows that the query needs from a leaf."""
+    """The maximum number of rows that the query needs from a leaf, by leaf."""
     input_writers: dict[tuple[int, str], int] = field(default_factory=dict, init=False)
     """The node that writes a join input, by the class of the input in `equal_parts` and the written layout."""
-    _first_of_class: dict[int, LogicalNode] = field(default_factory=dict, init=False)
-    _shared: dict[int, TranslatedNode] = field(default_factory=dict, init=False)
+    _first_of_class: dict[int, LogicalNode] = field(default_factory=dict, init=False)  # first occurrence of a part
+    _shared: dict[int, TranslatedNode] = field(default_factory=dict, init=False)  # also by class in `equal_parts`
     _is_worth_sharing: dict[LogicalNode, bool] = field(default_factory=dict, init=False)
 
     def translate(self, node: LogicalNode) -> TranslatedNode:
-        """Translate a plan; return the node that computes its rows. A part that is worth sharing has a single node."""
+        """Translate a plan; return the node that computes its rows. Equal parts may share a node."""
         equal_class = self.equal_parts.class_of(node)
         if equal_class is None or not self.is_worth_sharing(node):
             return self.record_node(node, self._translate(node))
@@ -108,7 +108,7 @@ class Translator:
         return self.add_opaque_node(node, OperatorKind.OPAQUE) if rule is None else rule(self, node)
 
     def translate_leaf(self, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:
-        """Add the source of a leaf, or return the part that it represents; `filtered` is the leaf with its filters."""
+        """Add a leaf's source, or return the shared part it represents; `filtered` is the leaf with its filters."""
         shared_part = self.shared_part_of(node)
         if shared_part is not None:
             return shared_part[0]
@@ -162,7 +162,7 @@ class Translator:
         self.draft.add_edge(rows.node_id, target, FORWARD, self.edge_plan(child), number=number)
 
     def add_operator_edge(self, rows: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
-        """Add the input edge of an operator that may partly run before it (partial aggregate); return the edge's id."""
+        """Add an operator's input edge and return its id; the operator may partly run before it (partial aggregate)."""
         plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node)
         return self.draft.add_edge(rows.node_id, target, partitioner, plan)
 

@@ -1,6 +1,6 @@
 """Decides how many subpartitions a vertex writes, how many tasks read them, and which part each task reads.
 
-Before a sink with a target file size, the rows of a key may be spread over slots, which tasks can read separately.
+Before a sink with a target file size, subpartitions consist of slots: several tasks can read the rows of a key.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _SUBPARTITIONS_PER_TASK = 4
 """Subpartitions per task, so that tasks can read about equal sizes."""
 _MIN_FOR_FILES = 256
-"""The minimum subpartitions before a sink with a target file size; with fewer, more table partitions share each."""
+"""The minimum subpartitions before a sink with a target file size; fewer would be shared by more table partitions."""
 _MIN_FOR_TRIAL = 128
-"""The minimum subpartitions before a sink whose tasks a trial write decides; it can have no more tasks than these."""
+"""The minimum subpartitions before a sink with a trial write: the trial can choose at most as many tasks."""
 _MAX_WITH_SLOTS = 2000
 """The maximum of subpartitions times slots; above it, Spark has only average sizes (``HighlyCompressedMapStatus``)."""
 _ROW_GROUP_BYTES = 128 << 20
@@ -145,7 +145,7 @@ class OutputDecider:
         return self._subpartition_counts[family]
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare the estimate for the exchange that a vertex writes with its bytes, if all its writers have ended."""
+        """Compare the estimated and the written bytes of a vertex's exchange, once all its writers have finished."""
         graph = self._owner.graph
         groups = (self._plan.groups.get(edge.id) for edge in graph.out_edges(vertex.tail_id))
         for family in {self._plan.family(group) for group in groups if group is not None}:
@@ -348,7 +348,7 @@ class ExchangeDecider:
         return {edge.id: [(task[position],) for task in tasks] for position, edge in enumerate(edges)}
 
     def _ranges_to_merge(self, edge: StreamEdge, max_tasks: int) -> dict[int, list[Range]]:
-        """Return the ranges of upstream tasks whose partial results are merged first, by hot subpartition."""
+        """Return the chunks (ranges of upstream tasks) to merge first, at most `max_tasks` per hot subpartition."""
         if edge.intra_input_correlated or not self._is_aggregated(edge):
             return {}
         result = self._results.staged(edge.source_id)

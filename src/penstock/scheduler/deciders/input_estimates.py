@@ -27,7 +27,7 @@ def sum_or_none(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class InputEstimate:
-    """The estimated bytes that flow into a node; `is_complete` says whether every source reports its size."""
+    """The estimated bytes that flow into a node: a lower bound unless `is_complete` (every source reports its size)."""
 
     bytes: int = 0
     is_complete: bool = True

@@ -46,7 +46,7 @@ class SourceDecider:
         """Let a source of a vertex infer its parallelism, unless options or a request determine the parallelism.
 
         `requested` is the number of tasks that the user requested for the inputs of the vertex, or None. `key_filter`
-        is the dynamic filter of the source, or None. The result is `NOT_INFERRED` if the source did not infer it.
+        is the dynamic filter of the source, or None. The result is `NOT_INFERRED` if the source inferred no number.
         """
         source = self._with_requested(node_id, requested)
         if not infers_parallelism(source.options, source.static_parallelism):

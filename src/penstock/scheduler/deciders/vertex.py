@@ -1,4 +1,4 @@
-"""Decides a vertex before it runs: the tasks of its inputs, the splits of its sources, the subpartitions it writes."""
+"""Decides a vertex before it runs: the tasks that read its inputs, the splits of its sources, its subpartitions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class VertexDecider:
         return self._sources.infer_parallelism(vertex, node_id, requested, executor, key_filter)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
-        """Decide a vertex whose inputs have finished; `inferred` is what its sources inferred, by node."""
+        """Decide a vertex whose inputs have finished; `inferred` has the parallelism of its sources, by node."""
         sources = {
             node_id: self._sources.decide(vertex, node_id, self._requested(vertex, node_id), inferred[node_id])
             for node_id in vertex.node_ids
@@ -83,7 +83,7 @@ class VertexDecider:
         exchanges = [self._decide_exchange(vertex, edges) for edges in self._groups(vertex).values()]
         all_inputs: list[DecidedSource | DecidedExchange] = [*sources.values(), *exchanges]
         numbers = [decided.parallelism for decided in all_inputs if decided.parallelism is not None]
-        parallelism = sum(numbers) if all_inputs and len(numbers) == len(all_inputs) else None
+        parallelism = sum(numbers) if all_inputs and len(numbers) == len(all_inputs) else None  # a union's tasks add up
         reasons = [
             f"{source.name}: {source.reason}" if len(sources) > 1 else source.reason for source in sources.values()
         ]
@@ -138,7 +138,7 @@ class VertexDecider:
         )
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare the estimate for the exchange that a finished vertex has written with its actual bytes."""
+        """Compare the estimated bytes of the exchange that a finished vertex has written with the actual bytes."""
         self._outputs.compare(vertex)
 
     def _requested(self, vertex: JobVertex, node_id: int) -> int | None:

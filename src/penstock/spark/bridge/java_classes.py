@@ -106,7 +106,7 @@ class ShippedClasses:
         self._loader = bridge.find("java.net.URLClassLoader")(urls, _spark_class_loader(bridge))
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:  # noqa: ARG002
-        """Return a class."""
+        """Return a class, and the jar if executors need the class."""
         return self._loader.loadClass(self._names[name]), self._jar if on_executors else None
 
 
@@ -123,21 +123,21 @@ class CompiledClasses:
         for path, file in sources.items():
             self._sources.addResource(path, file.read_text())
         self._names = _full_names(sources)
-        self._driver_loader = self._compiler(bridge, bridge.find("java.util.HashMap")())
+        self._driver_loader = self._compiling_loader(bridge, bridge.find("java.util.HashMap")())
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
         """Return a class, and its jar (None for driver classes) with all classes of Penstock that the class uses."""
         if not on_executors:
             return self._driver_loader.loadClass(self._names[name]), None
         class_files = bridge.find("java.util.HashMap")()
-        compiled = self._compiler(bridge, class_files).loadClass(self._names[name])
+        compiled = self._compiling_loader(bridge, class_files).loadClass(self._names[name])
         jar = Path(_FILES.enter_context(tempfile.TemporaryDirectory(prefix="penstock-"))) / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
             for file in class_files:
                 archive.writestr(str(file), bytes(class_files[file]))
         return compiled, jar
 
-    def _compiler(self, bridge: Bridge, class_files: Any) -> Any:
+    def _compiling_loader(self, bridge: Bridge, class_files: Any) -> Any:
         """Return a class loader that compiles the sources, and adds the class files to a map by file name."""
         no_class_files = bridge.find(f"{_JANINO_RESOURCE_PACKAGE}.MapResourceFinder")()
         output = bridge.find(f"{_JANINO_RESOURCE_PACKAGE}.MapResourceCreator")(class_files)

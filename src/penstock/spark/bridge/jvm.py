@@ -191,6 +191,6 @@ def root_cause(error: BaseException) -> str:
 
 
 def with_fields(bridge: Bridge, instance: Any, *implicit: Any, **changes: Any) -> Any:
-    """Return a copy of a case class instance with changed fields; `implicit` are arguments of `copy`'s second list."""
+    """Return a copy of a case class instance with changed fields; `implicit` is `copy`'s second argument list."""
     values = bridge.seq([*changes.values(), *implicit])
     return bridge.helper("ScalaValues").copied(instance, bridge.seq(changes), values)

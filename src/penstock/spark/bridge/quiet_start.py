@@ -27,7 +27,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """In the block, suppress the lines of started JVMs that match `_STARTUP_LINE`, and PySpark's log of errors."""
+    """Suppress PySpark's log of errors in the block, and `_STARTUP_LINE`s of JVMs started in it, also afterwards."""
     context: Any = import_module("pyspark.core.context")
     original_launch = context.launch_gateway
 
@@ -57,7 +57,7 @@ def _launch_filtered(launch: Callable[[], Any]) -> Any:
     try:
         return launch()
     except Exception as error:
-        os.dup2(original_stderr, 2)  # closes the pipe here, so that the filter reads until the JVM has ended
+        os.dup2(original_stderr, 2)  # closes the write end here, so that the filter ends when the JVM has ended
         lines = stderr_filter.drain()
         cause = next((line for line in lines if "Exception" in line), lines[0] if lines else str(error))
         hint = "--verbose shows the complete output"

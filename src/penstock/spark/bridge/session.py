@@ -73,7 +73,7 @@ def penstock_settings(bridge: Bridge) -> dict[str, str]:
 
 
 def session_settings(bridge: Bridge) -> dict[str, str]:
-    """Return all current settings of the session."""
+    """Return the settings that the session or the application sets; settings at their default are absent."""
     return dict(bridge.spark.conf.getAll)
 
 

@@ -81,8 +81,8 @@ def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
 def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
     """Return the rows of existing Parquet files.
 
-    Spark checks many paths in a job, by default with a task for each path. With at most four tasks per core, the check
-    of 10 000 files takes a second instead of half a minute.
+    Spark runs a job to check many paths, by default with a task for each path. With at most four tasks per core, the
+    check of 10 000 files takes a second instead of half a minute.
     """
     user_tasks = int(str(spark.conf.get(_LISTING_TASKS_SETTING)))
     max_tasks = max(16, 4 * spark.sparkContext.defaultParallelism)
@@ -114,9 +114,9 @@ def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
-    """Return settings for splits of a maximum size, to which each file adds `open_cost` bytes; cores are ignored."""
+    """Return settings for splits of at most `max_split_bytes`, where each file counts as `open_cost` bytes larger."""
     return {
         "spark.sql.files.maxPartitionBytes": str(max_split_bytes),
         "spark.sql.files.openCostInBytes": str(open_cost),
-        "spark.sql.files.minPartitionNum": "1",
+        "spark.sql.files.minPartitionNum": "1",  # else the number of cores limits the size of splits
     }

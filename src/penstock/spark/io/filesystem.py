@@ -167,7 +167,7 @@ class HadoopPath:
         """Create a file atomically; return False if it exists and may not be overwritten.
 
         The file survives a power failure. It is written by Spark's ``CheckpointFileManager.createAtomic``; local files,
-        which Spark does not sync, are written here if hard links are supported. `private` local files have mode 0600.
+        which Spark does not sync, are written by Python if hard links work. `private` local files have mode 0600.
         """
         path = self.local_path
         if path is not None:

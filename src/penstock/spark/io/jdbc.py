@@ -76,12 +76,12 @@ class JdbcRelation:
         return lowercase_keys(self._options.parameters())
 
     def connect(self, properties: Mapping[str, str]) -> JdbcConnection:
-        """Open a connection in the driver, like Spark's tasks; the user's options override the driver `properties`."""
+        """Open a connection in Spark's driver; the user's options override `properties`, those of the JDBC driver."""
         options = self._bridge.find(_JDBC + "JDBCOptions")(self._with_properties(properties))
         return JdbcConnection(self._dialect.createConnectionFactory(options).apply(-1))  # -1: no partition
 
     def _with_properties(self, properties: Mapping[str, str]) -> Any:
-        """Return the user's options with the driver properties that neither an option nor the URL sets."""
+        """Return the user's options, and those JDBC driver `properties` that neither an option nor the URL sets."""
         options, user_keys, url = self._options.parameters().originalMap(), self.options, self.url.lower()
         for key, value in properties.items():
             if key.lower() not in user_keys and f"{key.lower()}=" not in url:
@@ -154,7 +154,7 @@ class JdbcTarget:
         return str(self._dialect.quoteIdentifier(column))
 
     def connect(self) -> JdbcConnection:
-        """Open a connection in the driver, as Spark's tasks do."""
+        """Open a connection in Spark's driver, with the same options as the tasks."""
         return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))  # -1: no partition
 
     def columns(self, rows: DataFrame) -> str:
@@ -198,7 +198,7 @@ class JdbcTarget:
 
 
 class JdbcConnection:
-    """A connection in the driver. Values are read as strings, which every database supports."""
+    """A connection in Spark's driver. Values are read as strings, which every database supports."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

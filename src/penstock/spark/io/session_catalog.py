@@ -35,7 +35,7 @@ class CatalogTable:
 
 
 def quoted_name(bridge: Bridge, name: str) -> str:
-    """Return the full quoted name of a table; raise `ParseException` for an invalid name, else like `identifier_of`."""
+    """Return a full quoted name; raise `ParseException` for an invalid name, or `SinkError` as `identifier_of` does."""
     return quoted_identifier(identifier_of(bridge, name))
 
 
@@ -110,7 +110,7 @@ def unmark_table(bridge: Bridge, name: str, mark: str) -> None:
     """Remove the mark of a table; a missing table, or a table with a different mark, is unchanged."""
     if is_marked(bridge, name, mark):
         catalog = catalog_of(bridge)
-        table = catalog.getTableRawMetadata(identifier_of(bridge, name))  # with CHAR and VARCHAR, as registered
+        table = catalog.getTableRawMetadata(identifier_of(bridge, name))  # retains CHAR and VARCHAR
         catalog.alterTable(with_fields(bridge, table, properties=table.properties().removed(_MARK)))
 
 

@@ -58,9 +58,9 @@ class TableWrite:
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
     """Return the write to a file table that a statement requests; `rows` replace the rows of the statement's query.
 
-    None for other statements. They are not even analyzed, because Spark runs scripts and EXECUTE IMMEDIATE during
-    analysis. Also None for writes that only Spark supports, such as to buckets, with Hive's SerDes, to static
-    partitions, to tables with partitions outside their folder, and for new tables with properties or comments.
+    Return None for other statements, which are not even analyzed: Spark runs scripts and EXECUTE IMMEDIATE during
+    analysis. Also return None for writes that only Spark supports, such as with buckets, with Hive's SerDes, to static
+    partitions, to tables with partitions outside their folder, and to new tables with properties or comments.
     """
     if _WRITE_KEYWORDS.search(statement) is None:
         return None

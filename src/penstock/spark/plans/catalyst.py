@@ -242,7 +242,7 @@ def buckets_save_shuffle(plan: LogicalPlan) -> bool:
 
 
 def user_line(plan: LogicalPlan) -> UserLine | None:
-    """Return the user's line that created a column of an operator, else None; PySpark records no DataFrame methods."""
+    """Return the user's line that created a column of an operator, else None; PySpark records only column functions."""
     todo = items(plan._handle.expressions())[:8]  # limited, as an operator may have thousands of expressions
     for _ in range(64):
         if not todo:

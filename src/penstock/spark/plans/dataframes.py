@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HINT_NUMBERS = itertools.count(1)
 _HINTS: PlanLifetimeMap[object] = PlanLifetimeMap()
 HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
-"""Exclusive bounds of the advisory sizes that encode a hint; users are unlikely to set such a size."""
+"""Exclusive bounds of the advisory sizes (bytes) that encode a hint; users are unlikely to set such a size."""
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
@@ -42,7 +42,7 @@ def executed_plan_text(df: DataFrame) -> str:
 
 
 def sql_text(bridge: Bridge, df: DataFrame) -> str | None:
-    """Return the SQL text that created a DataFrame; None if there is no text, or methods transform its rows."""
+    """Return the SQL text that created a DataFrame; None without a text, or if DataFrame methods transform its rows."""
     session = df._jdf.sparkSession()
     text = bridge.helper("SqlText").of(df._jdf.queryExecution().logical(), session, None)
     return None if text is None else str(text)
@@ -73,7 +73,7 @@ def add_hint(df: DataFrame, hint: object, partitions: int | None = None) -> Data
 
     The unusual advisory size of a ``RebalancePartitions`` encodes the number. Filters and projections pass through it,
     and in plain Spark it only rebalances rows into partitions of about 64 MiB. Spark chooses their number, unless
-    `partitions` adds a ``Repartition`` on top that fixes it, see `rebalance.adaptive_exchanges.exchange_at`.
+    `partitions` is set: then a ``Repartition`` on top fixes it, see `rebalance.adaptive_exchanges.exchange_at`.
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
@@ -109,7 +109,7 @@ def hint_number(plan: LogicalPlan) -> int | None:
 
 
 def hints_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
-    """Return the numbers of hints in a plan and its subqueries, and lower-case keys of file and Hive table options."""
+    """Return a plan's hint numbers (with subqueries), and the lower-case keys of file options and Hive properties."""
     facts = answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan))
     return [number for number in map(_encoded_number, facts["sizes"]) if number is not None], list(facts["options"])
 

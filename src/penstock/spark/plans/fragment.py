@@ -37,7 +37,7 @@ def slot_columns(plan: LogicalPlan, keys: Sequence[Expression]) -> tuple[Express
 
     Only unchanged columns of sources qualify: computed values may depend on the order of rows (sums of floats, row
     numbers), and then a retried task would write a row to a different slot. Plans with a union have no such columns, as
-    its column ids are those of its first input. Before Spark 4.1, rows cannot be sent to a chosen subpartition: empty.
+    its column ids are those of its first input. Empty before Spark 4.1, where plans cannot choose a row's partition.
     """
     if plan._bridge.version < (4, 1) or "Union" in str(plan._handle.toString()):
         return ()
@@ -120,7 +120,7 @@ def placeholder(output: Attributes) -> LogicalPlan:
 
 
 def broadcast_leaf(output: Attributes, stage: QueryStage) -> LogicalPlan:
-    """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join directly above it uses it unchanged."""
+    """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join directly above uses it unchanged."""
     bridge, reused = output._bridge, stage._handle.newReuseInstance(0, output)
     return LogicalPlan(bridge, bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(output), reused))
 

@@ -19,14 +19,14 @@ class JoinKey:
 
     expression: Expression = field(repr=False)
     key: str
-    """`Expression.key` of `expression`."""
+    """A string that is equal for equal expressions (`Expression.key` of `expression`)."""
     columns: tuple[str, ...]
     """The ids of the columns that the key uses."""
     is_column: bool
     is_deterministic: bool
     """Whether the key always has the same value for the same columns."""
     cannot_fail: bool
-    """Whether its evaluation cannot raise an error."""
+    """Whether the evaluation of the key cannot raise an error."""
     type: str
     names: tuple[str, ...] = ()
     """The SQL type of the key, and the names of `columns`."""

@@ -60,7 +60,7 @@ class LogicalNode(LogicalPlan):
     children: tuple[LogicalNode, ...] = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     keys: tuple[str, ...] = field(repr=False)
-    """The ids of the output columns, and their `Expression.key`."""
+    """The ids of the output columns, and their `Expression.key`, a string that is equal for equal expressions."""
     references: tuple[str, ...] = field(repr=False)
     """The ids of the columns that the node's expressions use."""
     description: str = field(repr=False)
@@ -78,7 +78,7 @@ class LogicalNode(LogicalPlan):
     filters_only_nulls: bool = field(default=False, repr=False)
     """Whether the node is a filter that only excludes nulls."""
     aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By id of a column that the node's expressions use: the table's alias, or else its name; absent without both."""
+    """By id of a column that the expressions use: its table's alias, or else name; absent if there is neither."""
     renamed_columns: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For a projection or aggregate: the id of the input column, by id of an output column that only renames it."""
     renamed_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -142,7 +142,7 @@ def read_plan(plan: LogicalPlan) -> LogicalNode:
     """Return a logical plan as a tree of nodes."""
     bridge = plan._bridge
     answer = bridge.helper("PlanReader").read(plan._handle)
-    all_facts = enumerate(answers.facts(answer))
+    all_facts = enumerate(answers.facts(answer))  # in pre-order: the facts of a node precede those of its children
 
     def node() -> LogicalNode:
         index, facts = next(all_facts)

@@ -18,7 +18,7 @@ _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "Greater
 
 
 def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
-    """Return the conditions in `scan` (filters and projections over a leaf) that Spark can translate for a source."""
+    """Return the conditions in `scan` (filters and projections over a leaf) that can be translated; skip all others."""
     strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
     conditions = []
     node = scan._handle

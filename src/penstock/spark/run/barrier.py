@@ -39,7 +39,7 @@ _RERUN_SETTINGS = (
 )
 """If these are on, Spark compares the rows of a rerun task with those of its first run, and may rerun the readers."""
 _ATTACHED: PlanLifetimeMap[object] = PlanLifetimeMap()  # by `function_id`, see `attach_to_function`
-_ENCRYPTED = (
+_ENCRYPTION_SETTINGS = (
     "spark.network.crypto.enabled",
     "spark.io.encryption.enabled",
     "spark.authenticate.enableSaslEncryption",
@@ -51,11 +51,11 @@ _ENCRYPTED = (
 def task_slots(bridge: Bridge, requested: int = 1) -> int:
     """Return how many tasks of a stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
 
-    If there are fewer than `requested`, wait a few seconds for executors to start, once per application. Raises
-    `NoBarrierError` if the session's settings do not allow barrier stages.
+    If there are fewer than `requested`, wait for executors to start, until `_STARTUP_SECONDS` after the application's
+    first call. Raises `NoBarrierError` if the session's settings do not allow barrier stages.
     """
     settings = read_settings(bridge.session, "spark.")
-    for key in _ENCRYPTED:
+    for key in _ENCRYPTION_SETTINGS:
         if is_true(settings.get(key)):
             raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
     if is_true(settings.get("spark.dynamicAllocation.enabled")):
@@ -84,8 +84,8 @@ def _require_rerun_detection(bridge: Bridge) -> None:
         with suppress(PySparkException):  # a default argument would override Spark's own default
             is_on = is_true(bridge.spark.conf.get(key))
         if not is_on:
-            unknown = f"{key} is off or unknown to Spark {bridge.spark.version}"
-            raise NoBarrierError(f"{unknown}: after an executor is lost, rows could be duplicated")
+            problem = f"{key} is off or unknown to Spark {bridge.spark.version}"
+            raise NoBarrierError(f"{problem}: after an executor is lost, rows could be duplicated")
 
 
 def narrow_task_count(df: DataFrame) -> int | None:
@@ -129,7 +129,7 @@ def is_boundary(plan: LogicalPlan) -> bool:
 
 
 def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
-    """Return a plan whose columns have the names and ids of other columns of the same types."""
+    """Return the plan with its columns renamed to the names and ids of `output`, whose columns have the same types."""
     bridge = plan._bridge
     pairs = zip(items(plan._handle.output()), items(output._handle), strict=True)
     named = [alias(bridge, column, target.name(), target.exprId()) for column, target in pairs]
@@ -138,7 +138,7 @@ def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class StageAttempt:
-    """The number of a barrier stage's current attempt, and whether the attempt runs all tasks of the stage."""
+    """The number of a barrier stage's current attempt, and whether it runs all tasks, of which none has completed."""
 
     number: int
     runs_all_tasks: bool

@@ -75,7 +75,7 @@ def active_session(session: Session) -> Iterator[None]:
 
 
 def activate(bridge: Bridge) -> None:
-    """Make the user's session active in a background thread; without it, Spark uses default settings there."""
+    """Make the user's session active in a background thread; without an active session, Spark uses default settings."""
     bridge.find("org.apache.spark.sql.classic.SparkSession").setActiveSession(bridge.session)
 
 
@@ -99,7 +99,7 @@ class SparkThreads(DaemonPool):
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     """Cancel the Spark jobs of a vertex, including future jobs (``cancelJobGroupAndFutureJobs``).
 
-    `group` is their tag, and their job group unless that is the user's; then only running jobs are cancelled.
+    `group` is their tag, and their job group unless the user has set another; then only running jobs are cancelled.
     """
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)

@@ -49,7 +49,7 @@ def broadcast_table(bridge: Bridge, write: Callable[[str], object]) -> Broadcast
 class KeyRows:
     """The keys of a result as rows; `count` is their estimated number.
 
-    `write` writes the keys as an Arrow stream to the file at a path; for that, it may run jobs of a session.
+    `write` gets a session and a path, and writes the keys as an Arrow stream to that file, if necessary by Spark jobs.
     `broadcast_id` is the id of the broadcast relation that has the keys, None if they come from another result.
     """
 
@@ -82,5 +82,5 @@ _TAGGED_KEYS: PlanLifetimeMap[KeyRows] = PlanLifetimeMap()
 
 
 def key_rows(number: int) -> KeyRows | None:
-    """Return the keys with a number, None if they have been released."""
+    """Return the keys whose number `tag_filter` stored in the tag of a filter; None if no plan has the filter now."""
     return _TAGGED_KEYS.get(number)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
-    """Return the hash partitioning that Spark reports for a plan, by leaf columns `output`; None if there is none.
+    """Return the hash partitioning of a plan, in the columns `output` of the leaf that replaces it; None if not hashed.
 
-    For merged subpartitions it includes the ranges of the tasks (``CoalescedHashPartitioning``).
+    For merged subpartitions, the partitioning includes the ranges of the tasks (``CoalescedHashPartitioning``).
     """
     bridge = plan._bridge
     partitioning = bridge.helper("HashedLayout").of(plan, output)

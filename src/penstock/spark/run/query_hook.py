@@ -150,14 +150,14 @@ class SparkError(JvmObject):
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
     """Return the exception of Spark that caused an error, None if the user's query is not the cause.
 
-    Errors of Spark's analyzer or planner are ignored: Spark has analyzed the query without an error before it was
+    Internal errors and errors of the analyzer are ignored: Spark has analyzed the query without an error before it was
     delegated, so the cause may be a plan that Penstock built.
     """
     while error is not None:
         thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
             return SparkError(bridge, thrown) if _is_query_error(thrown) else None
-        # PySpark 4.0 and 4.1 replace Spark's error by a Python error, which has Spark's error only as its context.
+        # A `CapturedException` of PySpark 4.0 or 4.1 may lack `_origin`; its suppressed context is then Spark's error.
         is_hidden = error.__suppress_context__ and not isinstance(error, CapturedException)
         error = error.__cause__ or (None if is_hidden else error.__context__)
     return None
@@ -173,7 +173,7 @@ def _is_query_error(thrown: Any) -> bool:
 
 
 def executed_plan(df: DataFrame) -> PhysicalPlan:
-    """Return a DataFrame's physical plan without cached data: a query that is being cached would read its own cache."""
+    """Return a DataFrame's physical plan, which reads no cached data: a query being cached would wait for itself."""
     bridge = Bridge(df.sparkSession)
     return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
 
@@ -221,8 +221,8 @@ def create_service(
     """Return a service that delegates queries to a runner.
 
     Spark itself runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small` is true
-    or the user has set a plan hint, a sink option, or an option with any of the `prefixes`. Small queries with at least
-    `min_exchanges` exchanges are also delegated if the native engine's test `engine` accepts them; None without engine.
+    or the user has set a plan hint, a sink option, or an option whose name begins with any of `prefixes`. Small queries
+    with `min_exchanges` or more exchanges are also delegated if `engine`, a native engine's test or None, accepts them.
     `has_sink_options` says whether an option for all sessions sets the tasks or file sizes of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -263,7 +263,7 @@ class _Callback:  # passes the calls of the JVM to a runner
             getattr(self._runner, action)(DelegatedQuery(self._spark, handle))
         except Exception:
             log.warning("Spark runs a query itself, as Penstock could not start it", exc_info=True)
-            handle.decline()  # the `DelegatedQuery` may not exist
+            handle.decline()  # a `DelegatedQuery` may not have been created
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:

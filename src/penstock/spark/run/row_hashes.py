@@ -101,7 +101,7 @@ def _hashable_parts(  # noqa: C901, PLR0911 - a case for each kind of type
 
 
 def _floats(bridge: Bridge, column: Column, data_type: Any, type_name: str) -> Column | None:  # noqa: PLR0911
-    """Return a value's floats as an array whose order does not depend on the floats; None if the type has no floats."""
+    """Return all values of `type_name` in a column as an array, in an order independent of them; None without any."""
     name = type(data_type).__name__
     if name == type_name:
         value = column.cast("double")

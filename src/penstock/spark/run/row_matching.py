@@ -22,9 +22,9 @@ MAX_UNMATCHED = 1000
 """The maximum number of differing pairs of rows whose rows are matched individually."""
 
 Key = tuple[int, int]
-Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]
+Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]  # doubles, 32-bit floats; None if not finite
 RowKey = tuple[Key, Floats | None]
-"""Identifies rows: two hashes that ignore finite doubles and floats, and these values, or None to ignore them."""
+"""Identifies rows: two hashes that ignore finite doubles and floats, and these values; None to ignore the values."""
 Differences = tuple[list[RowKey], list[RowKey]]
 """The rows that only our DataFrame has, or has more often, and those that only the other DataFrame has."""
 
@@ -92,7 +92,7 @@ def rows_with(bridge: Bridge, df: DataFrame, keys: Sequence[RowKey], max_rows: i
 
 
 def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Rename all columns; add hashes a and b, which ignore finite doubles and floats, and these in arrays d and f."""
+    """Rename all columns; add hashes a and b that ignore finite doubles and floats, and arrays of these: d and f."""
     plain = rename_columns(df)
     columns = typed_columns(plain)
     hashes = [row_hash(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]

@@ -21,7 +21,7 @@ _WORD_BYTES = 8
 
 
 def stage_statistics(bridge: Bridge, plan: PhysicalPlan, stage: Any, native: StageRewriter | None) -> Any:
-    """Return Spark's statistics of a stage; if `native` wrote batches of columns, with the rows in them."""
+    """Return Spark's statistics of a stage; if `native` wrote batches of columns, count rows instead of batches."""
     measured = stage.getRuntimeStatistics()
     columns = 0 if native is None else int(bridge.helper("ColumnarExchange").columnCount(plan, stage))
     if native is None or not columns or not row_count(measured):
@@ -55,7 +55,7 @@ def mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np
     util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
     for column, index in enumerate(subpartitions):
         slices = option(util.createSkewPartitionSpecs(stage.shuffle().shuffleId(), index, 1, 0.0))
-        if slices is None:  # a single task wrote all of it
+        if slices is None:  # a single task wrote the subpartition
             sizes[0, column] = totals[index]
             continue
         for mapper_slice in items(slices):

@@ -20,13 +20,13 @@ class StageRewriter(Protocol):
         """End the jobs of the block at the first failure of the engine, regardless of ``spark.task.maxFailures``."""
 
     def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
-        """Return whether the engine may have raised an error; if so, stop replacing parts."""
+        """Return whether the engine may have raised `error`; if so, replace no more parts."""
 
     def disable_for_last_stage(self, final_plan: PhysicalPlan) -> bool:
-        """Return whether the last stage has a replaced part, which has no fallback; if so, stop replacing parts."""
+        """Return whether the last stage has a replaced part, which has no fallback; if so, replace no more parts."""
 
     def report_rows(self, bridge: Bridge) -> None:
-        """Record in the executed plan how many rows the engine has read, and record failures."""
+        """Record in the executed plan how many rows the engine has read; record its failures, too."""
 
     @property
     def rows_returned(self) -> int | None:

@@ -92,7 +92,7 @@ def operator_metadata(bridge: Bridge, session: Any, location: str, batch: int, o
 
 
 class StateSession:
-    """A session with the settings of a checkpoint, to read its state; `rewrite` returns a session that rewrites it.
+    """A session that reads the state of a checkpoint; `rewrite` returns a session that rewrites the state.
 
     In all methods, `location` is a checkpoint's path, and state is read as it was after `batch`.
     """
@@ -127,7 +127,7 @@ class StateSession:
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
         """Return the key columns that rows are grouped by; empty if there is a single group.
 
-        Raises `py4j.protocol.Py4JJavaError` if the operator's state has no partition key, or its schema cannot be read.
+        Raises `Py4JJavaError` if Spark defines no such columns for the operator, or cannot read the schema.
         """
         schema = self._rows(location, batch, operator, store).schema()
         return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
@@ -245,7 +245,7 @@ class StateRewrite(StateSession):
         elif store.is_keyed:
             rows = self._merge_groups(rows, old_groups, new_groups)
         track_rows = str(self._session.conf().get(TRACK_ROWS, "true"))
-        # To count rows while writing, Spark would look up each key first; it also counts when a query loads the state.
+        # To count rows, Spark would look up each key before a write. It counts them when a query loads the state.
         self._session.conf().set(TRACK_ROWS, "false")
         try:
             rewriter = self._rewriter(rows)
@@ -291,4 +291,4 @@ class RowRewriter(StateRewrite, ABC):
 
     @abstractmethod
     def rewrite_rows(self, store: StoreId, old_groups: int, new_groups: int, tasks: GroupTasks) -> RewrittenStore:
-        """Write a store row by row, where each task writes its new groups."""
+        """Write a store row by row; each task writes its new groups. Used instead of `write_rows` and `move_files`."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.history.record import JobRecord, NodeRecord, VertexRecord
     from penstock.web.steps import Step
 
-WIDTH = 236.0  # of a box, in pixels, like the following lengths
+WIDTH = 236.0  # the width of a box; this and the following lengths are in pixels
 _PADDING, _LINE_HEIGHT, _LABEL_HEIGHT = 12.0, 17.0, 16.0
 _MAX_CHARACTERS = 29
 """The most characters of a line in a box or below a box; a line of this many wide letters still fits."""

@@ -18,7 +18,7 @@ _BEND = 14.0
 _MAX_ROUTED_BOXES = 600
 """The most boxes of a graph whose long edges are routed around boxes; in larger graphs they run behind boxes."""
 _MAX_IN_ROW = 5
-"""A row with this many boxes gets no further box without inputs while a row above that row has fewer boxes."""
+"""A box without inputs is not moved to a row with this many boxes, unless all rows above its consumers are as full."""
 _SWEEPS, _FEW_SWEEPS = 8, 4
 """The number of sweeps over all rows that order the boxes of each row, and the number for a large graph."""
 _MOVES = 6
@@ -93,7 +93,7 @@ def layout(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]]) -> Layou
 
 
 def _move_sources_down(graph: Any, row_of: dict[Any, int]) -> None:
-    """Move boxes without inputs to rows close above their consumers, a few in each row."""
+    """Move each box without inputs to the lowest row above its consumers that has fewer than `_MAX_IN_ROW` boxes."""
     sources = [name for name in graph if not graph.pred[name] and graph.succ[name]]
     counts = Counter(row for name, row in row_of.items() if graph.pred[name] or not graph.succ[name])
     for name in sorted(sources, key=lambda name: min(row_of[target] for target in graph.succ[name])):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIMELINE_HEIGHT = 20  # pixels
 _MIN_SKEWED_BYTES = 1 << 20
-"""The smallest subpartition, in bytes, that can be marked as skewed; a task reads several smaller subpartitions."""
+"""The smallest subpartition, in bytes, that can be marked as skewed: a task combines several smaller subpartitions."""
 _MIN_BAR_HEIGHT = 0.5  # percent
 
 

@@ -1,8 +1,8 @@
 """Local files by which the driver reports the durations of a query's batches to its stream reader.
 
-Spark runs a stream reader in a separate process, calls it when a batch begins but not when it ends, and kills it at the
-end of the query. But Spark notifies the driver of the end of each batch. So the reader stores its unique name in the
-offsets of its batches. The driver reads it from the progress of a batch, and writes the duration into a file for it.
+Spark runs a stream reader in a separate process, which it kills at the end of the query. Spark calls the reader when a
+batch begins, but only the driver is notified when a batch ends. So the reader stores its unique name in the offsets of
+its batches. The driver reads this name from the progress of a batch, and writes the duration into a file of this name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _END, _SECONDS = "end", "seconds"
 def read_duration(reader: str, end: Mapping[str, Any]) -> float | None:
     """Return the duration of a batch in seconds; None if it was not reported (yet).
 
-    `reader` is the name in the end offset `end` of the batch. Files that another user may have written are ignored.
+    `reader` is the name of the stream reader, and `end` the end offset. Files of other users are ignored.
     """
     content = read_checked(str(_file(reader)), _MAX_BYTES)
     if content is None or content.writer is not Writer.USER:
@@ -63,7 +63,7 @@ class BatchDurationWriter:
     def write(self, progress: Mapping[str, Any]) -> None:
         """Report the duration of a batch to the readers of its query; `progress` is Spark's progress of the batch."""
         durations = progress["durationMs"]
-        # The reader's own measurement excludes `latestOffset`, too. The result is negative if the clock was set back.
+        # As in the reader's own measurement, without `latestOffset`. The result is negative if the clock was set back.
         seconds = (durations["triggerExecution"] - durations.get("latestOffset", 0)) / 1000
         for source in progress["sources"]:
             end = source["endOffset"]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class BatchBounds:
     """The bounds on the batches of a stream; bounds that the user has not set are None.
 
-    `interval` is how many seconds a batch may take; if it is None, the pace has no effect. `cores` is the number of
-    cores of the driver, and `records_per_task` the number of records in the volume per task; both are always set.
+    `interval` is how many seconds a batch may take; if None, the measured pace (records per second) has no effect.
+    `cores` are those of the driver, and `records_per_task` is the target size of a task; both are always set.
     """
 
     interval: float | None = None
@@ -57,7 +57,7 @@ def max_records(batches: Sequence[MeasuredBatch], bounds: BatchBounds) -> Limit 
 
 
 def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBounds) -> BatchDecision:
-    """Decide the records and tasks of the next batch for a backlog (`lag`) of at least 1 record in some partitions."""
+    """Decide the records and tasks of the next batch; `lag` is the total backlog of the partitions, at least 1."""
     if limit is None or lag <= limit.records:
         records, records_reason = lag, f"all {lag:,} records that wait"
     else:

@@ -48,9 +48,9 @@ def _batch_as_json(batch: MeasuredBatch) -> dict[str, Any]:
 
 
 def planned_batch_of(offset: Mapping[str, Any]) -> PlannedBatch | None:
-    """Return the decision in an offset; None for offsets of older releases and of other sources."""
+    """Return the decision and measurements in an offset; None for offsets of older releases and of other sources."""
     planned = offset.get(KEY)
-    if not isinstance(planned, dict) or "lag" not in planned:  # a key in offsets of Spark's own source is a topic
+    if not isinstance(planned, dict) or "lag" not in planned:  # Spark's own source: `KEY` is a topic
         return None
     decision = BatchDecision(
         int(planned["lag"]), int(planned["records"]), int(planned["tasks"]), str(planned["reason"])

@@ -19,20 +19,20 @@ GROWTH = 4
 FILL = 0.9
 """The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
 _SAFE_GROWTH = 1.1
-"""The growth from a batch that waited, so it had time to spare, to the next batch; the maximum after a small batch.
+"""The factor by which the next batch is larger than a batch that waited for the trigger, so it had time to spare.
 
-If the batch that waited had more records than the pace predicts for the interval, their ratio is another factor.
+If that batch exceeded the limit by the pace, the ratio is another factor. Also the maximum factor after a small batch.
 """
 BLIND_GROWTH = 2
-"""The maximum growth after a batch that waited; also the growth after such a batch while the pace is unknown."""
+"""The maximum factor after a batch that waited; also the factor after such a batch while the pace is unknown."""
 _CLEARLY_LARGER = 1.3
 """The factor by which a faster batch must be larger than an older batch to make the older batch obsolete."""
 _FASTER = 0.9
-"""A batch is faster than another if it takes at most this fraction of its time: durations differ by about a tenth."""
+"""A batch is faster if it takes at most this fraction of the other batch's time: durations vary by about a tenth."""
 _FIXED_LIMIT = 0.8
 """The maximum fraction of a batch's duration that counts as fixed cost; the rest is the time of its records."""
 _LONG = 0.25
-"""The fraction of the interval above which the duration of a small batch allows an estimate of the pace."""
+"""The minimum fraction of the interval that a small batch must take to allow an estimate of the pace."""
 _MAX_BATCHES = 8  # the maximum that `remember` retains
 
 
@@ -78,8 +78,8 @@ def remember(batches: Sequence[MeasuredBatch], new_batch: MeasuredBatch) -> tupl
     """Return the batches to retain, the latest last: the latest batch of each size class (power of two).
 
     With size classes, small batches do not evict the large batches, which are needed after a sudden backlog. If there
-    are too many batches, the two largest are not dropped. Of consecutive batches that waited, only the largest is
-    retained, until a batch does not wait. Batches that the new batch makes obsolete are dropped.
+    are too many batches, the oldest is dropped that is not among the two largest. Of consecutive batches that waited,
+    only the largest is retained, until a batch does not wait. Batches that the new batch makes obsolete are dropped.
     """
     retained = [batch for batch in batches if not batch.waited and not _makes_obsolete(new_batch, batch)]
     size_class = new_batch.records.bit_length()
@@ -95,9 +95,9 @@ def _makes_obsolete(new_batch: MeasuredBatch, old_batch: MeasuredBatch) -> bool:
     """Whether the new batch had clearly more records and took less time, so that the stream has become faster.
 
     A larger batch of equal duration, or a smaller batch of longer duration, does not make the old batch obsolete: the
-    fixed part may dominate.
+    fixed part may dominate. If the new batch waited, its real duration is shorter than its `seconds`.
     """
-    max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds  # `seconds` include the wait
+    max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds
     return new_batch.records >= _CLEARLY_LARGER * old_batch.records and new_batch.seconds <= max_seconds
 
 
@@ -105,7 +105,7 @@ def estimate_pace(batches: Sequence[MeasuredBatch], interval: float) -> Pace | N
     """Return the pace estimated from measured batches, None if they do not suffice.
 
     A small batch that took long may have spent its time on records or on the fixed part. So the fixed part is 0 until a
-    batch of another size was measured. If the fixed part dominates, small batches do not determine the rate.
+    batch of another size was measured. If it dominates, small batches do not suffice for the rate.
     """
     measured = [batch for batch in batches if not batch.waited and batch.records and batch.seconds > 0]
     if not measured:

@@ -1,4 +1,4 @@
-"""Broadcasts the rows of plans and results as hashed relations."""
+"""Broadcasts the rows of plans and results for joins, usually as a hash table by the join keys."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def _build(mode: BroadcastMode, plan: PhysicalPlan, executors: set[str], watch: 
     stage.resultOption().set(bridge.some(relation))
     statistics, tasks = exchange.runtimeStatistics(), plan.rows().tasks
     rows, memory, data_bytes = row_count(statistics), to_int(statistics.sizeInBytes()), -1
-    if rows is not None:  # the bytes of the rows are estimated from a sample of 10 000 rows; -1 if that is impossible
+    if rows is not None:  # their bytes are estimated from the first 10 000 rows; -1 if that is impossible
         data_bytes = int(bridge.helper("RelationAggregation").dataBytes(relation.value(), rows, 10_000))
     figures = rows, memory, memory if data_bytes < 0 else data_bytes, tasks, input_tasks(plan, tasks)
     return BroadcastResult(QueryStage(bridge, stage), *figures, plan, has_no_rerun_tasks(bridge, executors))
 
 
 def _unwrap_broadcast_error(error: Py4JJavaError) -> Exception:
-    """Return the error of the broadcast's own thread, as AQE raises it, instead of its wrapper."""
+    """Return the error of the broadcast's thread, as AQE raises it, without the ``ExecutionException`` around it."""
     cause = error.java_exception.getCause()
     if class_name(error.java_exception) == "ExecutionException" and cause is not None:
         converted: Exception = convert_exception(cause)

@@ -71,7 +71,7 @@ class StagedResult:
         return len(self.stages) == 1 and self.plan._handle.collectLeaves().size() == 1  # a stage is a leaf
 
     def is_hashed_by(self, keys: Sequence[Expression]) -> bool:
-        """Whether the only stage is hashed by exactly these keys; computed keys are not compared.
+        """Whether the only stage is hashed by exactly these keys; a computed key is assumed to match.
 
         False if Spark reused an existing partitioning by fewer keys or by the keys in another order.
         """
@@ -93,7 +93,7 @@ class StagedResult:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastResult:
-    """A hashed relation that every executor can fetch."""
+    """A broadcast relation: a hash table, or an array of rows for a join without equality conditions."""
 
     stage: QueryStage
     rows: int | None
@@ -123,7 +123,7 @@ class BroadcastResult:
 def read_ranges(result: StagedResult, ranges: Sequence[Range] | None) -> PhysicalPlan:
     """Return the physical plan that reads a result with a task per range of subpartitions.
 
-    If `ranges` is None, or the result has no readable ranges, Spark's own plan determines the tasks.
+    Spark's own plan is used if `ranges` is None, no ranges are readable, or there is a single subpartition and range.
     """
     has_single_task = ranges is not None and len(ranges) == result.subpartitions == 1
     if ranges is None or has_single_task or not result.has_readable_ranges:
@@ -158,7 +158,7 @@ def read_slices(result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Inte
         return subpartition_spec(start, *mappers, 0)
 
     def specs(layer: Sequence[_Slice]) -> Iterable[Any]:
-        """Return the partition specs of a layer, a slice per task; specs for mappers cannot be mixed with others."""
+        """Return the partition specs of a layer (a slice of each task); Spark cannot mix mapper specs with others."""
         mapper_ranges = [mappers for (start, end), mappers in layer if mappers is not None and end - start > 1]
         if not mapper_ranges:
             return map(spec, layer)
@@ -185,7 +185,7 @@ def _read_specs(result: StagedResult, specs: Iterable[Any]) -> PhysicalPlan:
 
 
 def replace_stages(bridge: Bridge, plan: Any, replacement: Callable[[Any], Any]) -> Any:
-    """Replace the shuffle stages of a plan, together with the operators that only read them."""
+    """Replace each shuffle stage of a plan, and the ``AQEShuffleReadExec`` above it, by `replacement` of the stage."""
     name = class_name(plan)
     if name in {STAGE, READ}:
         return replacement(plan if name == STAGE else plan.child())

@@ -52,7 +52,7 @@ def physical_plan(
 def write(
     session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: StageRewriter | None = None
 ) -> StagedResult:
-    """Run the shuffle stages of a plan, but not the operators above; without `native` if the native engine fails."""
+    """Run the shuffle stages of a plan, but nothing above them; if the native engine fails, Spark runs the stages."""
     bridge, executors = session._bridge, executor_addresses(session._bridge)
     create_plan = partial(physical_plan, session, logical, pre_aggregated=pre_aggregated, native=native)
     try:
@@ -61,7 +61,7 @@ def write(
     except Exception as error:
         if native is None or not native.handle_failure(bridge, error):
             raise
-        final_plan = run_stages(create_plan())
+        final_plan = run_stages(create_plan())  # after a failure, `native` replaces nothing
     if native is not None:
         # A native operator in the last stage would run later, without a fallback: run a new plan with Spark alone.
         if native.disable_for_last_stage(final_plan):
