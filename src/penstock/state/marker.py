@@ -29,7 +29,7 @@ log = logging.getLogger("penstock.state")
 
 
 class QueryMarker:
-    """The marker of this process in its query's checkpoint; its lease is renewed until `remove`, while the process lives."""
+    """The marker of this process in its query's checkpoint; its lease is renewed while it lives, until `remove`."""
 
     def __init__(self, access: Access, checkpoint: HadoopPath) -> None:
         self._access = access
