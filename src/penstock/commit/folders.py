@@ -26,7 +26,7 @@ class PreparedFolders(PreparedMoves):
     another program has replaced the new folder.
 
     All paths are relative to the target and to the staging folder. `folders` are the new or replaced folders; an empty
-    string is the whole target. `new_folders` (`made` in journals) are parents of partitions, and do not exist yet.
+    string is the whole target. `new_folders` (`made` in journals) are missing parents of partitions.
     `moved_files` are moved from the staging folder into the target beside the partitions. `may_replace` (`replaces`)
     says whether an existing folder may be replaced; if not, a folder that appears during the job is an error.
     """
@@ -122,7 +122,7 @@ class PreparedFolders(PreparedMoves):
                 hint=f"{locations}. Keep one of them: move the new folder aside, or remove the old rows. Then run "
                 "`penstock recover`",
             )
-        super().finish(access)  # removes only hidden folders, as no target has a marker file any more
+        super().finish(access)  # not `self.finish`: no target has a marker file any more
 
     def _sync(self, access: Access) -> None:
         sync_folders(access, (parent_of(path) for path in (self.path, *self.exclusive_paths, *self._moved_paths)))

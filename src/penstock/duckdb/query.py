@@ -102,8 +102,8 @@ class NativePlan:
         if not is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
             session = clone_with(session, {"spark.sql.adaptive.enabled": "true"})  # else `write` runs no stage
         function = replace(part, memory=memory, threads=threads)
-        wire_rows = map_in_arrow(bridge.spark.range(0, 1, 1, 1), function, wire_ddl(part.columns))
-        output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(wire_rows, subplan.output))
+        encoded_rows = map_in_arrow(bridge.spark.range(0, 1, 1, 1), function, wire_ddl(part.columns))
+        output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(encoded_rows, subplan.output))
         key = bridge.helper("NativeQueries").hashableColumn(subplan.output)
         exchanged = output.rebalanced(1) if key is None else output.hashed_by([Expression(bridge, key)], _SUBPARTITIONS)
         with fail_fast(bridge):
@@ -117,8 +117,8 @@ class NativePlan:
             if spark_layout is not None:
                 rows = verification.check_layout(rows, spark_layout, subplan.output, subject)
             check_rows(subject, result.exact_rows, verification.count_rows(rows))
-        # Spark computes all values of a broadcast join side, so late values may fail. With its own estimate instead of
-        # the measured size, Spark broadcasts the same side as without DuckDB.
+        # Late values may fail if Spark computes all of them, as for a broadcast join side. With Spark's own estimate
+        # instead of the (smaller) measured size, no side is broadcast that is not broadcast without DuckDB.
         statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else result.statistics
         layout = layouts.as_shareable(spark_layout)
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)

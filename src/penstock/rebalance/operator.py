@@ -89,7 +89,7 @@ def release_with_owner(owner: object, reports: Reports) -> None:
 def rebalance(
     df: DataFrame,
     parallelism: int | None = None,
-    adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
+    adaptive: bool | None = None,  # noqa: FBT001 - the order of parameters is part of the API
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
     """Distribute the rows of a DataFrame over tasks, evenly or to the least loaded consumer.
@@ -129,7 +129,7 @@ def rebalance(
 def rescale(
     df: DataFrame,
     parallelism: int | None = None,
-    adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
+    adaptive: bool | None = None,  # noqa: FBT001 - the order of parameters is part of the API
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
     """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only.
@@ -252,7 +252,7 @@ def _resolve_spec(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> 
 
 @dataclass(frozen=True, slots=True)
 class PulledConsumer:
-    """The consumer of an exchange: the user's function, whose tasks pull the rows in chunks, and their reports."""
+    """The user's function over the rows of an exchange, which its tasks (consumers) pull in chunks; their reports."""
 
     node: LogicalNode
     """The operator of the function in Spark's plan (``MapInArrow``, ``MapInPandas``)."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.rebalance")
 
 _MAX_ABANDONED = 1024
-"""Maximum number of attempts remembered as `INCOMPLETE`. A late task of an older attempt waits for the timeout."""
+"""Maximum number of attempts remembered as `INCOMPLETE`. A late task of a forgotten attempt waits for the timeout."""
 
 
 def rendezvous_of(spark: SparkSession) -> Rendezvous:

@@ -156,7 +156,7 @@ def _details(
             reason = "every row; doubles with a tolerance of 1e-9, as sums depend on the order of additions"
             return {"verdict": Verdict.EQUAL, "reason": reason + note}
         keys = float_keys or ([], [])  # None: too many rows differ to show examples
-        columns = columns or tuple(names[i] for i in sorted(penstock.sums))
+        columns = columns or tuple(names[i] for i in sorted(penstock.sums))  # all columns with floats
         reason = "doubles or floats differ by more than another order of additions explains"
     else:
         keys = exact_differences(bridge, penstock_rows, plain_rows, MAX_EXAMPLES)

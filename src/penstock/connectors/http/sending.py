@@ -215,7 +215,7 @@ class _RequestSender:
             return ""
         try:
             return received.decode(response.encoding or "utf-8", errors="replace")
-        except (LookupError, UnicodeError):  # an unknown encoding, or not of text
+        except (LookupError, UnicodeError):  # an unknown encoding, or one of bytes, such as hex
             return received.decode("utf-8", errors="replace")
 
     def _is_retryable(self, error: BaseException) -> bool:

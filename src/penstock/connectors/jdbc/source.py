@@ -37,7 +37,7 @@ log = logging.getLogger("penstock.sources")
 _TIMEOUT_FRACTION = 0.9
 """The fraction of the timeout after which a failed connection is reported as timed out."""
 _COARSE_FACTOR = 16
-"""The size of a large split, as a multiple of the volume per task: larger than for files, which are cheaper to open."""
+"""The size of a split in the `coarse` count, as a multiple of the volume per task; connections cost more than files."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
 URL_MASK = "***"
 """The mask of a secret in a URL."""

@@ -1,4 +1,4 @@
-"""Adds grouping sets to aggregates over ROLLUP, CUBE and GROUPING SETS that can run before their rows are copied."""
+"""Adds grouping sets to aggregates over ROLLUP, CUBE or GROUPING SETS that can be pre-aggregated before ``Expand``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_grouping_sets(draft: Draft) -> None:
-    """Add the grouping sets to aggregates that can run before their rows are copied."""
+    """Add the grouping sets to aggregates whose rows can be pre-aggregated before ``Expand`` copies them."""
     for node_id, plan in draft.nodes.items():
         operator = draft.stream_nodes[node_id].operator
         if isinstance(operator, AggregateOperator) and plan.top is not None:
@@ -25,7 +25,7 @@ def add_grouping_sets(draft: Draft) -> None:
 
 
 def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
-    """Return the grouping sets of an aggregate; None if it has none, or cannot run before its rows are copied."""
+    """Return the grouping sets of an aggregate; None if it has none, or its rows cannot be pre-aggregated."""
     (expand,) = aggregate.children
     if expand.name != "Expand" or expand not in node_of or not can_pre_aggregate(aggregate):
         return None

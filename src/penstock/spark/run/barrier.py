@@ -28,7 +28,7 @@ _NARROW_OPERATORS = class_names(
     "ColumnarToRowExec ExternalRDDScanExec GenerateExec MapInArrowExec MapInPandasExec ExpandExec"
 )
 BOUNDARY = "__penstock_partition"
-"""The column by which the rows of a barrier stage are shuffled, only to separate the stage from other stages."""
+"""The column of the shuffles before a barrier stage (all rows in its first tasks) and after it (to separate it)."""
 _STARTUP_SECONDS = 10.0
 """Time for executors to start, from the first call of `task_slots` in an application."""
 _FIRST_REQUESTS: dict[str, float] = {}
@@ -123,7 +123,7 @@ def function_id(plan: LogicalPlan) -> int:
 
 
 def is_boundary(plan: LogicalPlan) -> bool:
-    """Whether a ``RepartitionByExpression`` only separates a barrier stage from other stages, see `BOUNDARY`."""
+    """Whether a ``RepartitionByExpression`` was added before or after a barrier stage, see `BOUNDARY`."""
     keys = plan._handle.partitionExpressions()
     return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
 
@@ -138,7 +138,7 @@ def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class StageAttempt:
-    """The number of a barrier stage's current attempt, and whether it runs all tasks, of which none has completed."""
+    """The number of a barrier stage's current attempt, and whether it runs all tasks and none has completed yet."""
 
     number: int
     runs_all_tasks: bool
