@@ -39,7 +39,7 @@ WHOLE = "execution.batch.adaptive.whole__query__threshold"
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("records")
-    facts = spark.range(0, ROWS, 1, 4).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid() as pad")
+    facts = spark.range(0, ROWS, 1, 4).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid(7) as pad")
     facts.write.parquet(str(folder / "facts"))
     spark.range(0, 1000, 1, 2).selectExpr("id as j", "id % 10 as a").write.parquet(str(folder / "small"))
     return spark.read.parquet(str(folder / "facts")), spark.read.parquet(str(folder / "small"))

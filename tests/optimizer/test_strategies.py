@@ -50,7 +50,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
     for d in range(5):
         names = f"id as k{d}", f"id % 10 as a{d}", f"concat('name ', id) as n{d}"
         spark.range(0, 1000, 1, 2).selectExpr(*names).write.parquet(str(folder / f"dim{d}"))
-    hot = spark.range(0, ROWS, 1, 8).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid() as pad")
+    hot = spark.range(0, ROWS, 1, 8).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid(7) as pad")
     hot.write.parquet(str(folder / "hot"))
     return {path.name: spark.read.parquet(str(path)) for path in folder.iterdir()}
 

@@ -79,7 +79,7 @@ def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 @pytest.mark.parametrize(("limit", "is_released"), [("2 kb", True), ("1 gb", False)])
 def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: str, is_released: bool) -> None:
     for name, rows in {"build": 50_000, "probe": 400_000}.items():
-        table = spark.range(0, rows, 1, FILES).selectExpr("id", "id * 7 AS v", "uuid() AS pad")
+        table = spark.range(0, rows, 1, FILES).selectExpr("id", "id * 7 AS v", "uuid(7) AS pad")
         table.write.parquet(str(tmp_path / name))
     build = spark.read.parquet(str(tmp_path / "build")).mapInPandas(slowly, "id long, v long, pad string")
     probe = spark.read.parquet(str(tmp_path / "probe")).withColumnRenamed("v", "w")
@@ -108,7 +108,7 @@ def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: 
     spark.range(0, 200_000, 1, 4).selectExpr("id", "id * 3 AS w").write.parquet(str(tmp_path / "many"))
     few = spark.read.parquet(str(tmp_path / "few")).mapInPandas(slowly, "id long")
     grown = few.selectExpr("id", "explode(sequence(1, 5000)) AS v").selectExpr(
-        "id * 5000 + v AS id", "v", "uuid() AS u"
+        "id * 5000 + v AS id", "v", "uuid(7) AS u"
     )
     df = (
         spark.read.parquet(str(tmp_path / "many"))

@@ -27,7 +27,7 @@ MAXIMUM = "execution.batch.adaptive.auto__parallelism.max__parallelism"
 def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write some hundred KiB in two files; by their bytes, a single task of 16 MiB would suffice."""
     folder = str(tmp_path_factory.mktemp("numbers") / "n")
-    rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "id % 500 as k", "uuid() as text")
+    rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "id % 500 as k", "uuid(7) as text")
     rows.write.parquet(folder)
     return folder
 

@@ -36,7 +36,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
     def table(size: Any) -> Any:
         if size not in paths:
             paths[size] = str(tmp_path_factory.mktemp("sizes") / "t")
-            rows = spark.range(0, SIZES[size], 1, 2).selectExpr("xxhash64(id) as k", "rand() as v").coalesce(1)
+            rows = spark.range(0, SIZES[size], 1, 2).selectExpr("xxhash64(id) as k", "rand(7) as v").coalesce(1)
             rows.write.parquet(paths[size])
         return paths[size]
 

@@ -35,7 +35,7 @@ def near(sizes: Any, target: Any) -> Any:
 def skewed(spark: SparkSession) -> Any:
     """A DataFrame with four of five rows in a hot partition; each of four other partitions has the size of two files."""
     kind = F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind")
-    return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid()").alias("text"), kind)
+    return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid(7)").alias("text"), kind)
 
 
 @pytest.mark.thorough

@@ -30,7 +30,7 @@ VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__ta
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("files")
-    df = spark.range(0, 60_000, 1, 3).selectExpr("id", "uuid() as s", "id % 5 as part")
+    df = spark.range(0, 60_000, 1, 3).selectExpr("id", "uuid(7) as s", "id % 5 as part")
     for kind in ("parquet", "orc", "json", "csv"):
         df.write.format(kind).save(str(root / kind))
     df.select("s").write.text(str(root / "text"))

@@ -80,7 +80,7 @@ def create_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     kind = F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 2))").alias("kind")
-    return spark.range(0, ROWS, 1, 12).select("id", F.expr("uuid()").alias("text"), kind)
+    return spark.range(0, ROWS, 1, 12).select("id", F.expr("uuid(7)").alias("text"), kind)
 
 
 def check_rows(env: Environment, table: Table, rows: DataFrame) -> None:
