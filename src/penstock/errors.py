@@ -189,7 +189,7 @@ class StateError(PenstockError):
     def logs_rewound(cls, path: str, batch: int, new_groups: int, cause: str | None = None) -> Self:
         return cls(
             f"the logs of {path} were rewound to a batch before its rescale "
-            f"(batch {batch}, to {new_groups} key groups)",
+            f"to {new_groups} key groups in batch {batch}",
             cause=cause or "the query would read the files of the rescale as the state of the next batch",
             hint=f"undo the rescale with `penstock state rescale {path} --abort`; "
             f"if you need {new_groups} key groups, then rescale again",
@@ -318,7 +318,7 @@ class CommitError(SinkError):
     def no_evidence(cls, target: str, removed: str, staging: str) -> Self:
         return cls(
             f"it is unknown whether a job has committed to {target}",
-            cause=f"{removed} were removed since, and the target has no file of the job (never committed or removed)",
+            cause=f"{removed} were removed, and the target has no file of the job, so perhaps it never committed",
             hint=f"check whether it has the job's rows, then remove the journal and {staging} by hand",
         )
 

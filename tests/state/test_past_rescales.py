@@ -50,7 +50,7 @@ def test_a_rewound_query_is_refused_until_the_rescale_is_aborted(
         lambda: st.plan(str(checkpoint), 2, spark=spark),
         lambda: st.prune(str(checkpoint), spark=spark),
     ):
-        with pytest.raises(StateError, match=f"rewound to a batch before its rescale .batch {batch}, to 8 key") as e:
+        with pytest.raises(StateError, match=f"before its rescale to 8 key groups in batch {batch}") as e:
             act()
         assert "--abort" in str(e.value)
     assert digest(checkpoint) == before

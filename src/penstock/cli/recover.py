@@ -106,7 +106,7 @@ def _recover(output: Output, path: str, secrets: dict[str, Mapping[str, str]], *
         if leftover.is_used is False and apply:
             HadoopPath(access.bridge, leftover.path).delete()
         action = "removed" if apply else "would be removed"
-        rows.append((leftover.path, "", _NOT_REMOVED.get(leftover.is_used, action), "rows that were never visible"))
+        rows.append((leftover.path, "", _NOT_REMOVED.get(leftover.is_used, action), "files that never became visible"))
     if rows:
         output.rows(("found", "job", "action", "targets"), rows)
     else:

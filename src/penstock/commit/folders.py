@@ -26,7 +26,7 @@ class PreparedFolders(PreparedMoves):
     another program has replaced the new folder.
 
     All paths are relative to the target and to the staging folder. `folders` are the new or replaced folders; an empty
-    string is the whole target. `new_folders` (`made` in journals) are missing parents of partitions.
+    string is the whole target. `new_folders` (`made` in journals) are the parents that the partitions lack.
     `moved_files` are moved from the staging folder into the target beside the partitions. `may_replace` (`replaces`)
     says whether an existing folder may be replaced; if not, a folder that appears during the job is an error.
     """

@@ -45,7 +45,7 @@ from penstock.spark.bridge.session import penstock_settings
 from penstock.spark.plans.catalyst import analyzed_plan
 from penstock.spark.plans.dataframes import dataframe
 from penstock.spark.plans.python_functions import with_broadcasts
-from penstock.spark.run.barrier import BOUNDARY, narrow_task_count, task_slots, with_output
+from penstock.spark.run.barrier import BARRIER_COLUMN, narrow_task_count, task_slots, with_output
 from penstock.spark.run.pulled_rows import ticket_leaf
 
 if TYPE_CHECKING:
@@ -212,8 +212,8 @@ def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataF
     """
     assert hint.exchange is not None
     rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
-    output = _stage_over(rows, hint, spec, config).withColumn(BOUNDARY, F.spark_partition_id())
-    return output.repartition(spec.readers, F.col(BOUNDARY)).drop(BOUNDARY)
+    output = _stage_over(rows, hint, spec, config).withColumn(BARRIER_COLUMN, F.spark_partition_id())
+    return output.repartition(spec.readers, F.col(BARRIER_COLUMN)).drop(BARRIER_COLUMN)
 
 
 def _stage_over(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configuration) -> DataFrame:
@@ -347,7 +347,7 @@ def _fill_first(df: DataFrame, filled_partitions: int, partitions: int) -> DataF
     """Return a DataFrame with more partitions, of which only the first have rows."""
     salts = _salts(filled_partitions, partitions)
     salt = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
-    return df.withColumn(BOUNDARY, salt).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
+    return df.withColumn(BARRIER_COLUMN, salt).repartition(partitions, F.col(BARRIER_COLUMN)).drop(BARRIER_COLUMN)
 
 
 def _salts(filled_partitions: int, partitions: int) -> list[int]:

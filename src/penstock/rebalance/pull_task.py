@@ -60,7 +60,7 @@ class PulledBatches:
         self._address = (host, port)
         self._secret = secret
         self._rows = self._bytes = self._max_bytes = 0
-        self._waited_seconds = 0.0
+        self._waited = 0.0
         self._ended = False
         self._error: BaseException | None = None
 
@@ -95,7 +95,7 @@ class PulledBatches:
             self._error = error
             raise
         finally:
-            self._waited_seconds += time.monotonic() - started
+            self._waited += time.monotonic() - started
         if batch is None:
             raise StopIteration
         self._rows += batch.num_rows
@@ -110,7 +110,7 @@ class PulledBatches:
 
     def report(self, index: int) -> SubtaskReport:
         """Return the report of the task; its `largest_queue` is the largest batch, as only a single batch is queued."""
-        return SubtaskReport(index, self._rows, self._bytes, self._max_bytes, round(self._waited_seconds, 3), 0.0, ())
+        return SubtaskReport(index, self._rows, self._bytes, self._max_bytes, round(self._waited, 3), 0.0, channels=())
 
     def _pull(self) -> pa.RecordBatch | None:
         """Return the next batch; None after the last batch."""

@@ -151,11 +151,11 @@ def _details(
     bridge, names, plain_rows = watched.bridge, watched.plain.schema().names, watched.plain.rows()
     columns = tuple(names[i] for i in penstock.differing_columns(plain)) if penstock.rows == plain.rows else ()
     if penstock.equals_except_floats(plain):
-        float_keys = float_differences(bridge, penstock_rows, plain_rows)
-        if float_keys is not None and not any(float_keys):
+        differing_keys = float_differences(bridge, penstock_rows, plain_rows)
+        if differing_keys is not None and not any(differing_keys):
             reason = "every row; doubles with a tolerance of 1e-9, as sums depend on the order of additions"
             return {"verdict": Verdict.EQUAL, "reason": reason + note}
-        keys = float_keys or ([], [])  # None: too many rows differ to show examples
+        keys = differing_keys or ([], [])  # None: too many rows differ to show examples
         columns = columns or tuple(names[i] for i in sorted(penstock.sums))  # all columns with floats
         reason = "doubles or floats differ by more than another order of additions explains"
     else:
@@ -167,7 +167,7 @@ def _details(
             reason += f": every row {copies} times, or the sink reads its rows {copies} times"
     sides = zip((penstock_rows, plain_rows), keys, strict=True)
     try:
-        examples = [rows_with(bridge, df, side_keys, MAX_EXAMPLES) for df, side_keys in sides]
+        examples = [rows_with(bridge, df, keys_of_side, MAX_EXAMPLES) for df, keys_of_side in sides]
     except Exception as error:  # noqa: BLE001 - the rows differ even if they cannot be shown
         examples, note = [[], []], f"{note}; the rows cannot be shown: {first_line(error)}"
     return {

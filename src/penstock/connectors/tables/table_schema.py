@@ -71,7 +71,7 @@ def check_columns(rows: StructType, table: StructType, where: str, *, case_sensi
         elif not _can_cast(column.dataType, field.dataType):
             name, target = column.dataType.simpleString(), field.dataType.simpleString()
             raise SinkError(
-                f"column {column.name} for {where} is of type {name}, and the table's is of type {target}",
+                f"column {column.name} for {where} is of type {name}, but in the table it is of type {target}",
                 cause="its nested nulls are not allowed" if name == target else "files with both cannot be read",
                 hint=f"cast it, as in df.withColumn({column.name!r}, ...cast({target!r})), or write to another table",
             )

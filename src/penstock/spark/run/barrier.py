@@ -27,7 +27,7 @@ _NARROW_OPERATORS = class_names(
     "ProjectExec FilterExec FileSourceScanExec RangeExec LocalTableScanExec RDDScanExec BatchScanExec "
     "ColumnarToRowExec ExternalRDDScanExec GenerateExec MapInArrowExec MapInPandasExec ExpandExec"
 )
-BOUNDARY = "__penstock_partition"
+BARRIER_COLUMN = "__penstock_partition"
 """The column of the shuffles before a barrier stage (all rows in its first tasks) and after it (to separate it)."""
 _STARTUP_SECONDS = 10.0
 """Time for executors to start, from the first call of `task_slots` in an application."""
@@ -123,9 +123,9 @@ def function_id(plan: LogicalPlan) -> int:
 
 
 def is_boundary(plan: LogicalPlan) -> bool:
-    """Whether a ``RepartitionByExpression`` was added before or after a barrier stage, see `BOUNDARY`."""
+    """Whether a ``RepartitionByExpression`` was added before or after a barrier stage, see `BARRIER_COLUMN`."""
     keys = plan._handle.partitionExpressions()
-    return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
+    return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BARRIER_COLUMN}#")
 
 
 def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
