@@ -104,12 +104,12 @@ class LocalFolder:
     def entries(self) -> Any:
         return [(path.name, path.is_dir(), path.stat().st_size) for path in sorted(self._path.iterdir())]
 
-    def files_below(self, prefix: str = "", *, include_unread: bool = False) -> Iterator[Any]:
+    def files_below(self, prefix: str = "", *, dotted_partitions: bool = False) -> Iterator[Any]:
         for name, is_folder, size in self.entries():
-            if is_hidden(name) and not (include_unread and is_folder and "=" in name):
+            if is_hidden(name) and not (dotted_partitions and is_folder and "=" in name):
                 continue
             if is_folder:
-                yield from self.child(name).files_below(f"{prefix}{name}/", include_unread=include_unread)
+                yield from self.child(name).files_below(f"{prefix}{name}/", dotted_partitions=dotted_partitions)
             else:
                 yield f"{prefix}{name}", size
 

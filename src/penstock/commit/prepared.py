@@ -239,7 +239,7 @@ class PreparedUnknown(Prepared):
 
     @property
     def hidden_folders(self) -> tuple[str, ...]:
-        """Every staging folder in the record: recovery by a newer release may need all of them."""
+        """The staging folders in the record, and folders of replaced rows (`-old`): a newer release may need them."""
         return tuple(name for folder in _nested_strings(self.record, "staging") for name in (folder, f"{folder}-old"))
 
     @property

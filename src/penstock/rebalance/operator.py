@@ -211,7 +211,7 @@ def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataF
     refuses limits, unions and coalescing in it.
     """
     assert hint.exchange is not None
-    rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
+    rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(readers=1, pointwise=hint.exchange.pointwise))
     output = _stage_over(rows, hint, spec, config).withColumn(BARRIER_COLUMN, F.spark_partition_id())
     return output.repartition(spec.readers, F.col(BARRIER_COLUMN)).drop(BARRIER_COLUMN)
 
@@ -252,7 +252,7 @@ def _resolve_spec(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> 
 
 @dataclass(frozen=True, slots=True)
 class PulledConsumer:
-    """The user's function over the rows of an exchange, which its tasks (consumers) pull in chunks; their reports."""
+    """A user's function whose tasks (consumers) pull the rows of an exchange in chunks, and add to the `reports`."""
 
     node: LogicalNode
     """The operator of the function in Spark's plan (``MapInArrow``, ``MapInPandas``)."""

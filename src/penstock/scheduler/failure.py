@@ -95,7 +95,7 @@ _SPACE_HINT = "set spark.local.dir to folders on a larger disk before the sessio
 
 
 def full_disk_hint(bridge: Bridge | None, error: BaseException, sinks: Iterable[Sink] = ()) -> str | None:
-    """Return a hint that names the full disk and what to do; None if no disk is full, or its path is unknown."""
+    """Return a hint that names the full disk and what to do; None if no disk is full, or a disk of no known sink."""
     if not is_full_disk(error):
         return None
     if is_full_local_dir(error):

@@ -76,7 +76,7 @@ class SizeList:
 
         The search starts just above the even share of the bytes and takes growing steps, because the result is close
         to this share unless single units are huge. Each trial narrows the bounds. After a success, the bytes of the
-        largest range are a new upper bound. After a failure, the least limit for a longer range is a new lower bound.
+        largest range are the upper bound. After a failure, the smallest limit with a longer range is the lower bound.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -95,7 +95,7 @@ class SizeList:
         return high
 
     def _trial(self, limit: int, stop: int, high: int) -> tuple[int, int, int]:
-        """Return `count`'s result, the bytes of the largest range, and the least limit for a longer range or `high`."""
+        """Return the count, the largest range's bytes, and the smallest limit with a longer range, `high` if none."""
         cuts = self._cuts(limit, stop)
         ends = self._ends[cuts]
         largest = int((ends[1:] - ends[:-1]).max())

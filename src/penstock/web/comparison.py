@@ -96,7 +96,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The rows that two runs read from a source, or from each of several sources; a source may have more rows."""
+    """The rows that two runs read from a source, or from each of several sources, after pruning."""
 
     label: str
     before: int

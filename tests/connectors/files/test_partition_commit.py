@@ -53,7 +53,7 @@ def test_each_committed_partition_has_a_success_file(
     assert marked == {path.parent for path in (tmp_path / "out").rglob("*.parquet")}
     assert len(marked) == 6
     assert job.vertices[-1].vertex.name.startswith("Partition commit")
-    assert job.vertices[-1].reason == "6 partitions: all their files are visible: success-file"
+    assert job.vertices[-1].reason == "6 partitions: all files are visible; policies: success-file"
     assert rows(spark, tmp_path / "out") == 300
 
 

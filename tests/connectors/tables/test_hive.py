@@ -99,4 +99,4 @@ def test_partition_commit_adds_partitions_to_the_metastore(results: Any) -> None
     assert result["rows"] == 40_000
     assert result["rows of a partition"] == 5_000
     assert result["markers"] == 8
-    assert result["reason"] == "8 partitions: all their files are visible: metastore, success-file"
+    assert result["reason"] == "8 partitions: all files are visible; policies: metastore, success-file"

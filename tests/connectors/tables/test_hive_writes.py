@@ -37,7 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("table", ["of_spark", "hive_parquet", "hive_orc"])
 def test_new_partitions_are_committed_and_marked(results: Any, table: str) -> None:
-    reason = "all their files are visible: success-file"
+    reason = "all files are visible; policies: success-file"
     for number, days, stage in ((0, DAYS, "4 partitions"), (1, DAYS, "1 partition"), (2, DAYS, "1 partition")):
         result = results[f"{table} {number}"]
         assert result["by"] == "penstock"

@@ -55,7 +55,7 @@ def choose_split_count(fine: int, coarse: int, cores: int | None) -> tuple[int, 
     if number == fine:
         return number, ""
     if number == coarse:
-        return number, f"{number} large splits instead of {fine}, as more than {per_core} would only cost time"
+        return number, f"{number} large splits instead of {fine}, as these are already at least {per_core}"
     return number, f"{number} splits instead of {fine}, as {per_core} are Penstock's default"
 
 

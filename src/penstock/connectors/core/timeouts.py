@@ -43,8 +43,8 @@ def set_timeout(seconds: float) -> Iterator[None]:
 def call_within_timeout(source: str, request: str, call: Callable[[], T]) -> T:
     """Return the result of a call to a client library whose own timeouts do not cover the whole call.
 
-    The call runs on a separate thread. If that thread does not compute for the timeout, it continues in the background,
-    and `SourceTimeoutError` is raised with `request`, which describes the call, as in "asking for its files".
+    The call runs on a separate thread. If that thread is idle for the timeout, it continues in the background, and
+    `SourceTimeoutError` is raised with `request`, which describes the call, as in "asking for its files".
     """
     seconds = timeout()
     try:

@@ -44,7 +44,7 @@ class FileScan(Scan):
         return self.listing().rows()
 
     def parallelism_source(self, user_source: object | None) -> object:
-        """Return the user's source, or a new `FileSource` for None; a `FileSource` gets the listing of the files."""
+        """Return the user's source or a new `FileSource`, to infer the parallelism; a `FileSource` gets the listing."""
         if user_source is not None and not isinstance(user_source, FileSource):
             return user_source
         assert self._leaf.files is not None

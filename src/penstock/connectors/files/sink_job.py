@@ -135,9 +135,9 @@ class FileSinkJob(SinkJob):
                         cause=f"{type(error).__name__}: {error}",
                         hint="the job removes its new files; what the policy did for other partitions is not undone",
                     ) from error
-        # A table may have no policies left: its commit has already added the partitions to the catalog.
-        names = ", ".join(name for name, _ in policies) or "the catalog lists them"
-        return StageReport(show_count(len(self.partitions), "partition"), f"all their files are visible: {names}")
+        # `policies` is empty if a table has only the policy ``metastore``, which its commit has already carried out.
+        names = ", ".join(name for name, _ in policies) or "metastore"
+        return StageReport(show_count(len(self.partitions), "partition"), f"all files are visible; policies: {names}")
 
     def prepare(self) -> Prepared:
         """Plan the moves from the staging folder to the target.
@@ -151,7 +151,7 @@ class FileSinkJob(SinkJob):
         listed = self._files  # None in the first call
         if listed is None and self._of_table and self.replaces_partitions:
             staging.child(SUCCESS_MARKER).delete()  # Spark writes no marker if it replaces partitions of a table
-        files = sorted(file for file, _ in staging.files_below(include_unread=True)) if listed is None else listed
+        files = sorted(file for file, _ in staging.files_below(dotted_partitions=True)) if listed is None else listed
         self.partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = self._sink.token
         token_file: str | None = None
@@ -221,10 +221,10 @@ class FileSinkJob(SinkJob):
     def _replaced_files(self) -> tuple[str, ...]:
         """Return the files that an overwrite replaces, preceded by the ``_SUCCESS`` markers of replaced partitions."""
         if not self.replaces_partitions:
-            return tuple(sorted(file for file, _ in self._target.files_below(include_unread=True)))
+            return tuple(sorted(file for file, _ in self._target.files_below(dotted_partitions=True)))
         existing = [name for name in self.partitions if self._target.child(name).exists()]
         folders = ((f"{name}/", self._target.child(name)) for name in existing)
-        files = (file for prefix, folder in folders for file, _ in folder.files_below(prefix, include_unread=True))
+        files = (file for prefix, folder in folders for file, _ in folder.files_below(prefix, dotted_partitions=True))
         markers = (f"{name}/{SUCCESS_MARKER}" for name in self.partitions)
         return (*(marker for marker in markers if self._target.child(marker).exists()), *sorted(files))
 

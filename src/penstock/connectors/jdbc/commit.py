@@ -128,7 +128,7 @@ def unregister_journal(dialect: JdbcDialect, connection: JdbcConnection, journal
 
 
 def recover_table(access: Access, url: str, secrets_key: str, table: str) -> None:
-    """Recover interrupted commits to a table before it is written again; `secrets_key` is a key of `Access.secrets`."""
+    """Recover interrupted commits to a table; `url` is masked, the complete URL is in the secrets of `secrets_key`."""
     dialect = dialect_of(url)
     assert dialect is not None
     options = {"dbtable": table, **secrets_for(access, secrets_key)}

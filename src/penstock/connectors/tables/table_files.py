@@ -84,7 +84,7 @@ class StagedFiles:
     def files(self) -> list[StagedFile]:
         """Sync the written files to disk, and return them."""
         self._folder.sync()
-        files = list(self._folder.files_below(include_unread=True))  # also partition folders such as .a=1
+        files = list(self._folder.files_below(dotted_partitions=True))
         with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
             rows = list(threads.map(lambda file: row_count(self._bridge, f"{self._folder}/{file[0]}"), files))
         return [
@@ -136,7 +136,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
 
     def __post_init__(self) -> None:
         self._is_case_sensitive = is_case_sensitive(self._spark)
-        self.calls_python = self._sink.mode == "upsert"  # an upsert runs further queries
+        self.calls_python = self._sink.mode == "upsert"  # as in the base class: or runs further queries
 
     def check(self, schema: StructType) -> None:
         """Reject rows that do not fit the columns of the table, and invalid key columns of an upsert."""

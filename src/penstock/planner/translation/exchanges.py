@@ -66,7 +66,7 @@ def add_adaptive_edge(
 def pulled_exchange_at(translator: Translator, node: LogicalNode) -> LocatedExchange | None:
     """Return the exchange before a function if the tasks of the function pull rows in chunks, or None.
 
-    `plan_job` has already replaced the exchanges that can run as barrier stages; for `plan_query`, all are pulled.
+    In queries that Spark delegates, all exchanges are pulled; in jobs, those that cannot run as barrier stages.
     """
     if node.name not in BATCH_FUNCTIONS:
         return None

@@ -99,18 +99,18 @@ class HadoopPath:
         """Return the files and folders in the folder."""
         return [self.at(str(status.getPath().toString())) for status in self._fs.listStatus(self._hadoop_path)]
 
-    def files_below(self, prefix: str = "", *, include_unread: bool = False) -> Iterator[tuple[str, int]]:
+    def files_below(self, prefix: str = "", *, dotted_partitions: bool = False) -> Iterator[tuple[str, int]]:
         """Yield the relative path and the size in bytes of each file below the folder.
 
-        Hidden files and folders (`is_hidden`) are skipped. `prefix` is added to the paths. `include_unread` says
+        Hidden files and folders (`is_hidden`) are skipped. `prefix` is added to the paths. `dotted_partitions` says
         whether to include partition folders with a leading dot, which Spark writes but does not read.
         """
         for name, is_folder, size in self.entries():
-            if is_hidden(name) and not (include_unread and is_folder and "=" in name):
+            if is_hidden(name) and not (dotted_partitions and is_folder and "=" in name):
                 continue
             path = f"{prefix}{name}"
             if is_folder:
-                yield from self.child(name).files_below(f"{path}/", include_unread=include_unread)
+                yield from self.child(name).files_below(f"{path}/", dotted_partitions=dotted_partitions)
             else:
                 yield path, size
 

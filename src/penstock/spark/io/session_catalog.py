@@ -26,7 +26,7 @@ class CatalogTable:
     """The full quoted name, which is valid even if another catalog is current."""
     location: str
     format: str
-    """The short name of the file format, empty if Spark does not write the files itself."""
+    """The short name of the file format; empty for views, bucketed tables, and files that Spark does not write."""
     partition_by: tuple[str, ...]
     tracks_partitions: bool
     """Whether the catalog stores the table's partitions, so that new partitions must be registered."""

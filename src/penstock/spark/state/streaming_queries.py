@@ -115,7 +115,7 @@ def wait_until_started(query: StreamingQuery) -> str | None:
 
 
 def log_empty_batch(bridge: Bridge, log_folder: str, batch: int) -> None:
-    """Record that a batch wrote no files in the log of a file sink, which needs an entry for each batch."""
+    """Add an entry for a batch without files to the log of a file sink, which needs an entry for each batch."""
     name, status = (_full_name(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
     log = bridge.find(name)(1, bridge.session._handle, log_folder, bridge.none)
     log.add(batch, bridge.new_array(status, []))

@@ -19,9 +19,9 @@ GROWTH = 4
 FILL = 0.9
 """The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
 _SAFE_GROWTH = 1.1
-"""The factor by which the next batch is larger than a batch that waited for the trigger, so it had time to spare.
+"""The factor of the next batch's size after a batch that waited for the trigger, and so had time to spare.
 
-If that batch exceeded the limit by the pace, the ratio is another factor. Also the maximum factor after a small batch.
+The factor is multiplied by that batch's ratio to the pace's limit if above 1, and limits growth after small batches.
 """
 BLIND_GROWTH = 2
 """The maximum factor after a batch that waited; also the factor after such a batch while the pace is unknown."""
@@ -94,8 +94,8 @@ def remember(batches: Sequence[MeasuredBatch], new_batch: MeasuredBatch) -> tupl
 def _makes_obsolete(new_batch: MeasuredBatch, old_batch: MeasuredBatch) -> bool:
     """Whether the new batch had clearly more records and took less time, so that the stream has become faster.
 
-    A larger batch of equal duration, or a smaller batch of longer duration, does not make the old batch obsolete: the
-    fixed part may dominate. If the new batch waited, its real duration is shorter than its `seconds`.
+    A larger batch of equal duration does not make the old batch obsolete: the fixed part may dominate. If the new batch
+    waited, its real duration is shorter than its `seconds`.
     """
     max_seconds = old_batch.seconds if new_batch.waited else _FASTER * old_batch.seconds
     return new_batch.records >= _CLEARLY_LARGER * old_batch.records and new_batch.seconds <= max_seconds
@@ -171,7 +171,7 @@ def record_limit(batches: Sequence[MeasuredBatch], interval: float) -> Limit:
 
 
 def _capacity(pace: Pace, interval: float) -> tuple[float, str]:
-    """Return the number of records that fit in an interval at a pace, and the reason, a clause."""
+    """Return how many records fit in an interval, or at least in a duration like the fixed part; and why, a clause."""
     duration = show_exact_seconds(interval)
     if FILL * interval - pace.fixed >= pace.fixed:
         return (FILL * interval - pace.fixed) * pace.rate, f"as many as fit in {duration} at {pace}"
