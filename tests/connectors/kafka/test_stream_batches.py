@@ -217,9 +217,10 @@ def test_a_killed_batch_is_repeated_with_the_same_decision(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = broker.topic("killed", 3)
-    fill(broker, topic, {0: 11_000, 1: 300, 2: 300})
+    offsets = {0: 11_000, 1: 300, 2: 300}
+    fill(broker, topic, offsets)
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
-    command = [sys.executable, str(JOB), broker.servers, topic, str(checkpoint), str(out)]
+    command = [sys.executable, str(JOB), broker.servers, topic, str(checkpoint), str(out), *map(str, offsets.values())]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with ThreadPoolExecutor(1) as pool:
         try:
