@@ -310,13 +310,17 @@ def _executor():
 
 
 def faults(how):
+    """Fail once in each of three queries; Spark refuses the next query while a killed executor is replaced."""
     rows = spark.range(0, 20_000, 1, 4)
     marker = f"{folder}/{how}"
+    wait_for_executors()
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "1"), WITH_READER)
     results = {"same": summarize(out) == summarize(rows)}
+    wait_for_executors()
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "2"), WITH_READER)
     results["same"] &= len({row["id"] for row in out.collect()}) == 20_000
     env = Environment(spark, config=OFF, progress=False)
+    wait_for_executors()
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "3"), WITH_READER)
     env.write(out, FileSink(f"{marker}-out"))
     env.execute()

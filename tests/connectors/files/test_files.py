@@ -334,3 +334,22 @@ def test_a_target_that_is_a_file(env: Environment, spark: SparkSession, tmp_path
     env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="overwrite"))
     env.execute()
     assert spark.read.parquet(str(tmp_path / "out")).count() == 3
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_a_repeated_write_replaces_what_tasks_of_the_failed_write_have_left(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    job = FileSink(str(tmp_path / "out"), "parquet", partition_by=["k"]).open(spark)
+    rows = spark.range(6).selectExpr("id", "id % 2 as k")
+    with with_settings(spark, {"spark.sql.sources.partitionOverwriteMode": mode}):
+        job.write(rows.where("k = 0"))
+        (staging,) = tmp_path.glob(".penstock-*")
+        assert job.restart()
+        assert not staging.exists()
+        (staging / "k=7").mkdir(parents=True)
+        (staging / "k=7" / "part-00000.parquet").write_bytes(b"of a task of the failed write")
+        job.write(rows.where("k = 1"))
+        assert [path.name for path in staging.glob("k=*")] == ["k=1"]
+    job.abort()
+    assert not staging.exists()

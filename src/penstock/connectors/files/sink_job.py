@@ -99,10 +99,11 @@ class FileSinkJob(SinkJob):
         return sample_bytes(df, folder, self._sink.format, self._sink.partition_columns, self._sink.options)
 
     def write(self, df: DataFrame) -> None:
-        """Write the rows into the staging folder."""
+        """Write the rows into the staging folder, which tasks of a failed write may have created again."""
         if self.nothing_to_write:
             return
-        writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
+        writer = df.write.format(self._sink.format).mode("overwrite")
+        writer = writer.options(**self._sink.options).option("partitionOverwriteMode", "static")
         if self._sink.partition_columns:
             writer = writer.partitionBy(*self._sink.partition_columns)
         writer.save(str(self._staging))
@@ -110,7 +111,6 @@ class FileSinkJob(SinkJob):
 
     def restart(self) -> bool:
         """Remove the files of a failed write, and return True, because the write can be repeated."""
-        self._files = None
         self._staging.delete()
         return True
 

@@ -190,7 +190,7 @@ class _TransactionalSinkJob(_KafkaSinkJob):
         self._staging = HadoopPath(bridge, warehouse_of(bridge)).child(name)
 
     def write(self, df: DataFrame) -> None:
-        df.write.mode("error").parquet(str(self._staging))
+        df.write.mode("overwrite").parquet(str(self._staging))
 
     def restart(self) -> bool:
         self._staging.delete()
