@@ -56,7 +56,7 @@ def test_splits_are_small_only_as_long_as_cores_would_be_idle(
     ("fine", "coarse", "cores", "expected"),
     [
         (30, 8, 4, "16 splits instead of 30, as 4 for each of 4 cores are Penstock's default"),
-        (300, 75, 2, "75 large splits instead of 300, as more than 4 for each of 2 cores would only cost time"),
+        (300, 75, 2, "75 large splits instead of 300, as these are already at least 4 for each of 2 cores"),
         (3, 1, 2, ""),
         (30, 8, None, ""),
     ],
