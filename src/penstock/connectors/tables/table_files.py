@@ -136,7 +136,7 @@ class TableFilesJob(SinkJob, Generic[SinkType]):
 
     def __post_init__(self) -> None:
         self._is_case_sensitive = is_case_sensitive(self._spark)
-        self.calls_python = self._sink.mode == "upsert"  # as in the base class: or runs further queries
+        self.calls_python = self._sink.mode == "upsert"  # or runs further queries, see the base class
 
     def check(self, schema: StructType) -> None:
         """Reject rows that do not fit the columns of the table, and invalid key columns of an upsert."""
