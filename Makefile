@@ -9,10 +9,11 @@ SCALE ?= 10
 ROUNDS ?= 3
 TESTS ?= tests
 BASE ?= HEAD
+VERSION ?= latest
 QUICK := not slow and not thorough
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs docs-site bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -60,6 +61,9 @@ wheel: $(STAMP)  ## Build the wheel into dist, with the Java classes compiled.
 docs: $(STAMP)  ## Update the generated parts of the docs, with the figures from bench/results.
 	@$(BIN)/python tools/make_docs.py
 
+docs-site: $(STAMP)  ## Build the docs as a site with search in build/site (VERSION=v1.2.0 builds it beside other versions).
+	@$(BIN)/python tools/docs_site.py build/site --version $(VERSION)
+
 bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
 	@$(BIN)/python bench/compare.py --data $(DATA)/tpch-$(SCALE) --rounds $(ROUNDS)
@@ -106,4 +110,4 @@ bench-simulate: $(STAMP)  ## Replay the stages of TPC-H on a model of 100 and 1 
 	@$(BIN)/python bench/simulate.py --data $(DATA)/tpch-$(SCALE)
 
 clean:  ## Remove all generated files.
-	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(DATA) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
