@@ -41,6 +41,7 @@ LEVELS = [
     {"report", "shadow"},
     {"entry"},
     {"extension"},
+    {"integrations"},
     {"cli"},
     {"__main__"},
 ]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.masking import mask_logs
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from penstock.entry.environment import Environment
     from penstock.entry.functions import with_parallelism
     from penstock.extension import disable, enable, enabled
@@ -58,17 +60,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 
-def load_ipython_extension(ipython: object) -> None:
+def load_ipython_extension(ipython: InteractiveShell) -> None:
     """Enable Penstock for the active Spark session, or start a session; called by ``%load_ext penstock``."""
-    from penstock.extension import enable
+    from penstock.integrations.notebook import load
 
-    del ipython
-    enable()
+    load(ipython)
 
 
-def unload_ipython_extension(ipython: object) -> None:
+def unload_ipython_extension(ipython: InteractiveShell) -> None:
     """Disable Penstock for the active session; called by ``%unload_ext penstock``."""
-    from penstock.extension import disable
+    from penstock.integrations.notebook import unload
 
-    del ipython
-    disable()
+    unload(ipython)

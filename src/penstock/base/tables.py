@@ -43,7 +43,7 @@ class TextTable(Table):
         self.add_row(*map(Text, cells))
 
     def __str__(self) -> str:
-        console = Console(width=WIDTH, file=io.StringIO())
+        console = Console(width=WIDTH, file=io.StringIO(), force_jupyter=False, color_system=None)
         with console.capture() as capture:
             console.print(self)
         return capture.get().rstrip()
@@ -89,7 +89,7 @@ def _count(number: int | None) -> str:
 
 def html_of_table(table: Table) -> str:
     """Return a table as HTML."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_jupyter=False)
     console.print(table)
     return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
 

@@ -269,6 +269,9 @@ class DecisionLog:
     def __str__(self) -> str:
         return "\n".join(f"- {decision.text}" for decision in displayed_decisions(self.records))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         return html_of_text(str(self))
 

@@ -101,6 +101,9 @@ class Analysis:
         parts.append(str(self.table()) if self.spark_plan is None else self.spark_plan.rstrip())
         return "\n".join([*parts, *self._note_lines()])
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         plan_html = html_of_table(self.table()) if self.spark_plan is None else html_of_text(self.spark_plan)
         return html_of_text(str(self.job.summary)) + plan_html + html_of_text("\n".join(self._note_lines()))

@@ -155,6 +155,9 @@ class ExplainedPlan:
     def _repr_html_(self) -> str:
         return html_of_text(str(self))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         if self.spark_plan is not None:
             texts = [decision.text for decision in displayed_decisions(self.decisions.records)]

@@ -6,7 +6,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.masking import mask_sql
 from penstock.base.tables import VertexRow, html_of_table, html_of_text, vertices_table
@@ -105,6 +105,13 @@ class JobStatus(ABC):
         if lines := self.decision_lines():
             parts += ["Decisions", *lines]
         return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name} ({self.id}): {self.state.value.lower()}>"  # short, as programs have lists of jobs
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the interface of IPython
+        del cycle
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         decisions = html_of_text("\n".join(["Decisions", *self.decision_lines()])) if self.decision_lines() else ""

@@ -1,0 +1,1 @@
+"""Penstock in notebooks and in tests of pytest."""

@@ -1,0 +1,98 @@
+"""The plugin of pytest: a Spark session that Penstock serves, shared by all tests and isolated for each.
+
+pytest loads it in every project of an environment with Penstock, so it imports Spark only for tests that use it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.integrations.activity import Activity, ActivityMonitor
+
+_REPORTS = pytest.StashKey[dict[str, "Activity"]]()
+_MONITOR = pytest.StashKey["ActivityMonitor"]()
+_NUMBERS = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that shows what ran, and the settings of the session."""
+    parser.getgroup("penstock").addoption(
+        "--penstock-report", action="store_true", help="show for each test which queries ran, and how"
+    )
+    parser.addini("penstock_conf", "settings of the Spark session of tests, a KEY=VALUE in each line", "linelist", [])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the report."""
+    config.stash[_REPORTS] = {}
+
+
+@pytest.fixture(scope="session")
+def penstock_application(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """Return the session that starts Spark, once for all tests; override it to use another Spark."""
+    import penstock
+    from penstock.spark.bridge.session import embedded_session
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",  # for queries that Spark runs itself
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    settings |= dict(line.split("=", 1) for line in request.config.getini("penstock_conf"))
+    session = penstock.enable(embedded_session(settings.pop("spark.master", "local[2]"), settings))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def penstock_spark(penstock_application: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Return a session for a test, with its own settings, temporary views and database; Penstock runs its queries."""
+    from penstock.integrations.activity import ActivityMonitor
+    from penstock.spark.bridge.jvm import Bridge
+
+    session = penstock_application.newSession()
+    database = f"test_{next(_NUMBERS)}"
+    session.sql(f"CREATE DATABASE {database}")
+    session.sql(f"USE {database}")
+    request.node.stash[_MONITOR] = monitor = ActivityMonitor(Bridge(session))
+    yield session
+    request.config.stash[_REPORTS][request.node.nodeid] = monitor.activity()
+    for query in session.streams.active:
+        query.stop()
+    session.catalog.clearCache()
+    session.sql(f"DROP DATABASE {database} CASCADE")
+
+
+@pytest.fixture
+def penstock_activity(penstock_spark: SparkSession, request: pytest.FixtureRequest) -> ActivityMonitor:
+    """Return the monitor of a test; its `activity()` has the jobs so far, and the queries that Spark ran itself."""
+    del penstock_spark
+    return request.node.stash[_MONITOR]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show which queries the tests ran, and how."""
+    if not config.getoption("penstock_report"):
+        return
+    terminalreporter.section("queries of tests, by Penstock")
+    for test, activity in config.stash[_REPORTS].items():
+        terminalreporter.line(test)
+        for job in activity.jobs:
+            terminalreporter.line(f"  {job.name}: {job.summary}")
+            for decision in job.decision_lines():
+                terminalreporter.line(f"    {decision}")
+        if activity.note:
+            terminalreporter.line(f"  {activity.note}")
