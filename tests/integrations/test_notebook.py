@@ -81,6 +81,5 @@ class TestNotebook:
         self, outputs: dict[str, list[dict[str, Any]]]
     ) -> None:
         errors = [output for output in outputs["failure"] if output["output_type"] == "error"]
-        assert [error["ename"] for error in errors] == ["ZeroDivisionError"] * len(errors)
-        assert sum("1 / 0" in "".join(error["traceback"]) for error in errors) == 1
-        assert errors[-1]["traceback"] == []  # of the cell itself: its status is an error
+        assert [error["ename"] for error in errors] == ["ZeroDivisionError"] * 2
+        assert [bool(error["traceback"]) for error in errors] == [True, False]  # the second is the status of the cell
