@@ -57,6 +57,7 @@ class Commands(click.Group):
             print_error(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
+            click.echo("interrupted", err=True)
             code = INTERRUPTED_EXIT_CODE
         except OSError as error:
             if error.errno != errno.EPIPE:

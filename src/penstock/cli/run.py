@@ -76,7 +76,7 @@ def run(
             finally:
                 if not quiet:
                     _report(output, program)
-                if keep_open:
+                if keep_open and not isinstance(sys.exception(), KeyboardInterrupt):
                     keep_page_open()
 
 

@@ -14,7 +14,8 @@ from pkgutil import get_importer
 from types import ModuleType
 
 from penstock.base.location import PACKAGE
-from penstock.errors import PenstockError
+from penstock.cli.output import print_error
+from penstock.errors import ConfigError, HistoryError, PenstockError, SessionError, WebError
 
 
 def run_file(path: str, arguments: Sequence[str]) -> None:
@@ -42,10 +43,15 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
     """If the block raises an error, print its traceback from the program's first frame, and exit with code 1.
 
+    If Spark cannot start or options are wrong, print only the error: no line of the program is the cause.
+
     `path` returns the path of the program's file, which may be unknown before the block runs.
     """
     try:
         yield
+    except (SessionError, ConfigError, HistoryError, WebError) as error:
+        print_error(error)
+        raise SystemExit(1) from error
     except Exception as error:
         sys.stderr.write(traceback_of(error, path()))
         raise SystemExit(1) from error

@@ -10,8 +10,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions.record import displayed_decisions
+from penstock.errors import ConfigError, HistoryError, WebError
+from penstock.extension.interrupts import handle_interrupts
 from penstock.extension.sessions import install
 from penstock.spark.bridge.jvm import Bridge, is_classic
+from penstock.spark.bridge.session import java_checked
 from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
@@ -64,11 +67,17 @@ class Program:
         self._bridge: Bridge | None = None
 
     def enable(self, session: SparkSession) -> None:
-        """Let Penstock run the queries of a session's application; if it cannot, a line on standard error says why."""
+        """Let Penstock run the queries of a session's application; if it cannot, a line on standard error says why.
+
+        Raise `ConfigError`, `HistoryError` or `WebError` if options of Penstock are wrong.
+        """
         try:
             self.runners.append(install(session, {}, progress=self._progress))
+            handle_interrupts()
             self._bridge = Bridge(session)
             query_hook.query_counts(self._bridge)  # loads its Java class for calls after the end of Spark
+        except (ConfigError, HistoryError, WebError):
+            raise
         except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 
@@ -130,7 +139,8 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
         active = SparkSession.getActiveSession()
         if active is not None:
             enable(active)
-        yield program
+        with java_checked():
+            yield program
     finally:
         builder.getOrCreate = original_get_or_create  # type: ignore[method-assign]
         SparkSession.__init__ = original_init  # type: ignore[method-assign]

@@ -155,7 +155,9 @@ class JobRunner:
                 if cause is not None:
                     query.fail(cause)
                     return
-                if isinstance(error, JobCancelledError | RowsDifferError):
+                if isinstance(error, ConfigError):
+                    job.fail(error)
+                if isinstance(error, JobCancelledError | RowsDifferError | ConfigError):
                     query.fail(SparkError.of(query.bridge, str(error)))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)

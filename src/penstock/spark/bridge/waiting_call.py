@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import select
 import sys
 import sysconfig
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
+from typing import Any
 
 import py4j
 import pyspark
@@ -23,6 +26,35 @@ _PREFIXES = {"DataFrameWriter": "write.", "DataFrameWriterV2": "writeTo.", "Data
 """By class of PySpark, what precedes the names of its methods in a program."""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call of the JVM whose answer a thread awaits on a connection of py4j."""
+
+    _connection: Any
+
+    @classmethod
+    def of(cls, innermost: FrameType | None) -> WaitingCall | None:
+        """Return the call in which a thread waits, by its innermost frame; None if it does not wait."""
+        for frame, _ in () if innermost is None else walk_stack(innermost):
+            if frame.f_code.co_qualname == "ClientServerConnection.send_command":
+                return cls(frame.f_locals["self"])
+        return None
+
+    @property
+    def port(self) -> int | None:
+        """The local port of the connection; None if it is closed."""
+        socket = self._connection.socket
+        return None if socket is None or socket.fileno() < 0 else int(socket.getsockname()[1])
+
+    def has_ended(self, timeout: float) -> bool:
+        """Whether the JVM answers within some seconds."""
+        return bool(select.select([self._connection.socket], [], [], timeout)[0])
+
+    def abandon(self) -> None:
+        """Close the connection, so that no later call of the thread reads this call's answer."""
+        self._connection.close()
+
+
 def waiting_call(port: int | None) -> str | None:
     """Return the user's call that waits for the JVM, such as ``show at job.py:12``; None if it is unknown.
 
@@ -31,18 +63,10 @@ def waiting_call(port: int | None) -> str | None:
     """
     calls = []
     for thread, innermost in sys._current_frames().items():
-        if thread != threading.get_ident() and port in {None, _port(innermost)}:
-            call = _user_call(innermost)
-            calls += [] if call is None else [call]
+        waiting = None if thread == threading.get_ident() else WaitingCall.of(innermost)
+        call = _user_call(innermost) if waiting is not None and port in {None, waiting.port} else None
+        calls += [] if call is None else [call]
     return calls[0] if len(calls) == 1 else None
-
-
-def _port(innermost: FrameType) -> int | None:
-    """Return the local port of the connection on which a thread waits for an answer; None if it does not wait."""
-    for frame, _ in walk_stack(innermost):
-        if frame.f_code.co_qualname == "ClientServerConnection.send_command":
-            return int(frame.f_locals["self"].socket.getsockname()[1])
-    return None
 
 
 def _user_call(innermost: FrameType) -> str | None:

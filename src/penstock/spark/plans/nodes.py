@@ -10,7 +10,6 @@ from penstock.spark.bridge import answers
 from penstock.spark.plans.expressions import Expression
 from penstock.spark.plans.logical_plan import LogicalPlan
 
-
 _REARRANGING = frozenset({"Aggregate", "Join", "Sort", "Window", "Repartition", "RepartitionByExpression"})
 
 
