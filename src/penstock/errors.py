@@ -131,7 +131,8 @@ class HistoryError(PenstockError):
 
     @classmethod
     def unwritable(cls, path: str, cause: str) -> Self:
-        return cls(f"event logs cannot be written to {path}", cause=cause)
+        hint = "choose another folder (--history, jobmanager.archive.fs.dir), or let this user write to it"
+        return cls(f"event logs cannot be written to {path}", cause=cause, hint=hint)
 
     @classmethod
     def unreadable(cls, location: str, cause: str) -> Self:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors.exceptions.base import SparkException
 from pyspark.sql import functions as F
 
 import penstock
+from penstock.events import ExecutionState
 from penstock.extension import runner
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark.plans.dataframes import with_settings
@@ -86,6 +89,31 @@ def test_a_failure_of_penstock_falls_back_to_spark(
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
     assert RECENT[-1].ended is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (
+            "sink.paralelism",
+            "3",
+            "unknown option 'sink.paralelism' in the Spark configuration\n  hint:  did you mean 'sink",
+        ),
+        (
+            "sink.parallelism",
+            "many",
+            "option 'sink.parallelism' is 'many' in the Spark configuration\n  hint:  use a who",
+        ),
+    ],
+)
+def test_a_wrong_option_of_the_session_is_an_error(served: SparkSession, key: str, value: str, expected: str) -> None:
+    with (
+        with_settings(served, {f"spark.penstock.{key}": value}),
+        pytest.raises(SparkException, match=f"^{re.escape(expected)}"),
+    ):
+        grouped_by_third(served, "id")
+    assert RECENT[-1].state is ExecutionState.FAILED
+    assert not RECENT[-1].decisions
 
 
 def test_an_error_of_a_plan_of_penstock_falls_back_to_spark(

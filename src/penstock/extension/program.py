@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions.record import displayed_decisions
 from penstock.errors import ConfigError, HistoryError, WebError
+from penstock.events import ExecutionState
 from penstock.extension.interrupts import handle_interrupts
 from penstock.extension.sessions import install
 from penstock.spark.bridge.jvm import Bridge, is_classic
@@ -31,6 +32,7 @@ RUN_BY_PENSTOCK = "taken"
 class QuerySummary:
     """Summary of a query: the `name`, the id (`job`) and the `state` of its job, and the number of its `vertices`.
 
+    `keeps_plan` is whether the job finished and no decision changed the plan that Spark would run.
     `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are the
     texts that users see. `statement` is the SQL text, None for a DataFrame action.
     """
@@ -42,16 +44,17 @@ class QuerySummary:
     seconds: float | None
     decisions: tuple[str, ...]
     statement: str | None
+    keeps_plan: bool
 
     @classmethod
     def of(cls, job: Job) -> QuerySummary:
         """Return the summary of a query's job."""
-        decisions = tuple(
-            decision.text for decision in displayed_decisions(job.decisions.records, with_parallelism=not job.vertices)
-        )
+        records = job.decisions.records
+        decisions = tuple(decision.text for decision in displayed_decisions(records, with_parallelism=not job.vertices))
+        keeps_plan = job.state is ExecutionState.FINISHED and not any(decision.changes_plan for decision in records)
         seconds = None if job.ended is None else job.ended - job.started
         statement = None if job.origin is None else job.origin.statement
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement)
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement, keeps_plan)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, in which the key of `decisions` is ``decided``."""
