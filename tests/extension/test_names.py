@@ -99,6 +99,9 @@ def test_a_query_derived_from_a_statement_has_the_users_line(served: SparkSessio
     assert name.startswith("collect at ")
 
 
+NAME = "written"
+
+
 def grouped(spark: SparkSession) -> DataFrame:
     return spark.table("named").groupBy("k").count()
 
@@ -111,10 +114,10 @@ def line_of(text: str) -> str:
 
 
 def test_an_action_without_statement_has_method_and_line_as_name(served: SparkSession, tmp_path: Path) -> None:
-    grouped(served).write.parquet(str(tmp_path / "written"))
+    grouped(served).write.parquet(str(tmp_path / NAME))
     grouped(served).show(7)
     assert names() == [
-        f"write.parquet at {line_of('tmp_path / "written"')}",
+        f"write.parquet at {line_of('/ NAME')}",
         f"show at {line_of('show(7)')}",
     ]
 
