@@ -54,7 +54,18 @@ def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
         raise SystemExit(1) from error
     except Exception as error:
         sys.stderr.write(traceback_of(error, path()))
+        sys.stderr.write(_advice(error))
         raise SystemExit(1) from error
+
+
+def _advice(error: Exception) -> str:
+    """Return what a user can do about an error of Spark whose message does not say it; empty if it does, or unknown."""
+    if "pyspark" not in sys.modules:
+        return ""
+    from penstock.spark.errors import full_disk
+
+    disk = full_disk(error)
+    return "" if disk is None else f"error: {disk}\n  hint:  free some space there, or use a folder on a larger disk\n"
 
 
 def traceback_of(error: BaseException, path: str) -> str:
