@@ -105,7 +105,7 @@ def is_full_disk(error: BaseException) -> bool:
 
 
 def full_disk(error: BaseException) -> str | None:
-    """Return which disk an error reports as full, such as ``the disk of file:/out is full``; None if it reports none."""
+    """Return the disk that an error reports as full, such as ``the disk of file:/out is full``; None if it does not."""
     if not is_full_disk(error):
         return None
     written = _WRITTEN.search(str(error))
