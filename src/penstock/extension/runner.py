@@ -158,7 +158,7 @@ class JobRunner:
                 if isinstance(error, ConfigError):
                     job.fail(error)
                 if isinstance(error, JobCancelledError | RowsDifferError | ConfigError):
-                    query.fail(SparkError.of(query.bridge, str(error)))
+                    query.fail(SparkError.of(query.bridge, error))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
                 job.fall_back_to_spark(f"Penstock failed: {error}", error)
@@ -167,7 +167,7 @@ class JobRunner:
                 query.decline()
         except BaseException as error:
             log.exception("a query failed without a result")
-            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
+            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, error))
         finally:
             del self._running[query.number]
 

@@ -16,6 +16,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.errors import ConfigError
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import JvmObject, LocalProperties, PhysicalPlan, Session
 from penstock.spark.bridge.jvm import Bridge
@@ -28,6 +29,7 @@ from penstock.spark.run.exchange import physical_plan
 
 log = logging.getLogger("penstock.extension")
 
+_SPARK_EXCEPTION = "org.apache.spark.SparkException"
 _CALL_SITE = "callSite.short"
 """The local property with the name of Spark jobs."""
 _ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
@@ -167,9 +169,10 @@ class SparkError(JvmObject):
     """An exception of Spark."""
 
     @classmethod
-    def of(cls, bridge: Bridge, message: str) -> SparkError:
-        """Return a ``SparkException`` with a message."""
-        return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
+    def of(cls, bridge: Bridge, error: BaseException) -> SparkError:
+        """Return an exception with the message of an error; PySpark shows that of a wrong option without a stack."""
+        name = "java.lang.IllegalArgumentException" if isinstance(error, ConfigError) else _SPARK_EXCEPTION
+        return cls(bridge, bridge.find(name)(str(error)))
 
 
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
