@@ -16,12 +16,13 @@ PROGRAM = """
 import sys, time
 from pyspark.sql import SparkSession, functions as F
 
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
 @F.udf("long")
 def slow(value):
     time.sleep(0.2)
     return value
 
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 rows = spark.range(4000).groupBy("id").count().repartition(2, "id").select(slow("id").alias("id"))
 rows.write.parquet(sys.argv[1])
 print("written")
@@ -44,7 +45,7 @@ def test_an_interrupted_write_leaves_no_files(tmp_path: Path, enabled: bool) -> 
         env=os.environ | SETTINGS,
         start_new_session=True,
     ) as process:
-        wait_until(lambda: any(target.rglob("*.parquet")), 120)
+        wait_until(lambda: any(target.rglob("*.parquet")) or process.poll() is not None, 120)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

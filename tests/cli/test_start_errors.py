@@ -27,7 +27,6 @@ def programs(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.py") for name in PROGRAMS}
 
 
-@pytest.mark.sample(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -> None:
@@ -40,7 +39,6 @@ def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.sample(2)
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_old_pyspark_is_one_message(programs: dict[str, str], tmp_path: Path, command: str) -> None:
