@@ -27,7 +27,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.py") for name in PROGRAMS}
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -> None:
     done = penstock(*(programs.get(word, word) for word in command.split(" ")), JAVA_HOME="/nonexistent")
@@ -39,7 +39,7 @@ def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_old_pyspark_is_one_message(programs: dict[str, str], tmp_path: Path, command: str) -> None:
     (tmp_path / "pyspark").mkdir()
