@@ -43,8 +43,8 @@ def commands_page() -> str:
     parts = [
         "# Command line\n",
         (
-            "The exit code is 0 if all went well, 1 if the command failed, and 2 if the call is "
-            "wrong. `penstock run` and `penstock-python` end with the exit code of their file, and `penstock verify` "
+            "The exit code is 0 if all went well, 1 if the command failed, 2 if the call is wrong, and 130 after "
+            "Ctrl-C. `penstock run` and `penstock-python` end with the exit code of their file, and `penstock verify` "
             "has its own. An error is one message on standard error: what happened, the cause, and what to do. What "
             "can be checked is checked before Spark starts. `python -m penstock` is the same command.\n"
         ),

@@ -75,6 +75,16 @@ class SessionError(PenstockError):
     """The Spark session cannot be used, or could not be started."""
 
     @classmethod
+    def unsupported_spark(cls, version: str | None) -> Self:
+        """Return the error about an installed release, None if there is none."""
+        return cls(
+            "PySpark is not installed" if version is None else f"Spark {version} is not supported",
+            cause="Penstock supports Spark 4.0, 4.1, 4.2 and 4.3",
+            hint="pip install 'pyspark>=4.0,<4.4'; for a cluster, install the release of the cluster, and unset "
+            "SPARK_HOME if it names another release",
+        )
+
+    @classmethod
     def no_java(cls, cause: str) -> Self:
         return cls(
             "Spark could not be started: no Java 17 or newer was found",
@@ -121,7 +131,8 @@ class HistoryError(PenstockError):
 
     @classmethod
     def unwritable(cls, path: str, cause: str) -> Self:
-        return cls(f"event logs cannot be written to {path}", cause=cause)
+        hint = "choose another folder (--history, jobmanager.archive.fs.dir), or let this user write to it"
+        return cls(f"event logs cannot be written to {path}", cause=cause, hint=hint)
 
     @classmethod
     def unreadable(cls, location: str, cause: str) -> Self:

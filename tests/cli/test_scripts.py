@@ -45,6 +45,15 @@ def test_same_result_as_python(tmp_path: Path, name: Any, *, is_absolute: bool) 
     assert ran(tmp_path, "-c", RUNS, path, "2026-11", "--all") == ran(tmp_path, path, "2026-11", "--all")
 
 
+def test_a_full_disk_is_named_below_the_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("import pyspark\nraise RuntimeError('writing rows to file:/out.\\nNo space left on device')")
+    code, _, errors = ran(tmp_path, "-c", RUNS, str(file))
+    assert code == 1
+    assert "RuntimeError: writing rows" in errors
+    assert errors.splitlines()[-2] == "error: the disk of file:/out is full"
+
+
 def test_traceback_of_a_penstock_error(tmp_path: Path) -> None:
     from penstock.errors import SourceError
 

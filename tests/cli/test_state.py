@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,10 +46,12 @@ def test_inspect(checkpoint: Any) -> None:
 def test_rescale_and_prune(checkpoint: Any) -> None:
     code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
     assert json.loads(output)["plan"]["change"] == "merge"
+    code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--dry-run")
+    assert "would be rewritten from 4 key groups to 2. Nothing was written.\n- " in output
     code, output = invoke("rescale", checkpoint, "--max-parallelism", "2")
     assert code == 0, output
-    assert "new 2" in output
-    assert "files" in output
+    assert re.search(r"The state was rewritten from 4 key groups to 2 in \d+\.\d s. The query continues after", output)
+    assert re.search(r"\n- .*, store default: 200 rows, at most \d+ in a key group, .* method files, as ", output)
     assert invoke("rescale", checkpoint, "--abort") == (0, "there was nothing to undo\n")
     assert "state/0/2, state/0/3" in invoke("prune", checkpoint)[1]
     assert "there is nothing to remove" in invoke("prune", checkpoint)[1]

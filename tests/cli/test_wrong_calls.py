@@ -64,6 +64,13 @@ CALLS = [
     ("verify --quiet JOB", USAGE, "no such option '--quiet'", "`penstock verify --help`"),
     ("run FOLDER", USAGE, "is a directory"),
     ("run --history CSV JOB", FAILED, "event logs cannot be written", "is a file"),
+    (
+        "run --history /proc/logs JOB",
+        FAILED,
+        "event logs cannot be written",
+        "/proc accepts no files",
+        "another folder",
+    ),
     ("run --conf spark.penstock.nonsense=1 JOB", FAILED, "unknown option 'nonsense'"),
     ("run --master nonsense JOB", FAILED, "not a valid Spark master"),
     ("verify", USAGE, "missing argument 'PROGRAM'"),
@@ -126,6 +133,13 @@ CALLS = [
     ("ui --stream FOLDER", FAILED, "is not the checkpoint of a streaming query", "'metadata'"),
     ("ui --history NOWHERE", FAILED, "there is no folder"),
     ("ui --history LOGS --port 70000", USAGE, "70000 is not in the range"),
+    (
+        "ui --history LOGS --port TAKEN",
+        FAILED,
+        "cannot listen on 127.0.0.1:TAKEN",
+        "Address already in use",
+        "rest.port",
+    ),
     ("ui --history LOGS --address 0.0.0.0", FAILED, "no token is set", "rest.token"),
     ("options no.such.key", FAILED, "unknown option 'no.such.key'", "hint:"),
     ("options broadcst-threshold", FAILED, "did you mean 'table.optimizer.join.broadcast-threshold'?"),
@@ -184,7 +198,7 @@ def test_error_message(paths: Any, call: Any, code: Any, texts: Any) -> None:
     assert not isinstance(done.exception, AssertionError), done.exception
     assert done.exit_code == code, done.stderr
     for text in texts:
-        assert text in done.stderr
+        assert text.replace("TAKEN", paths["TAKEN"]) in done.stderr
     assert done.stdout == ""
     if "Usage: " not in texts[0]:
         assert done.stderr.startswith("error: ")

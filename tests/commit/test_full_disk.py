@@ -160,6 +160,7 @@ def test_a_job_on_a_full_disk(env: Environment, spark: SparkSession, small: Any)
     with pytest.raises(PenstockError) as failed:
         env.execute()
     assert "No space left" in "".join(traceback.format_exception(failed.value))
+    assert re.search(r"(the disk of .* is|disk that rows are written to is) full|free some space", str(failed.value))
     assert spark.read.parquet(path).count() == 100
     filler.unlink()
     env.write(spark.range(200), FileSink(path, mode="overwrite"))

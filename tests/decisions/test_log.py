@@ -29,6 +29,14 @@ def log() -> Any:
     return decisions
 
 
+def test_numbers_have_the_noun_of_their_decision() -> None:
+    kinds = (DecisionKind.VERTEX_PARALLELISM, DecisionKind.SUBPARTITIONS)
+    assert [str(Choice(kind, NameRef("orders"), 4, "it has 64 MiB")) for kind in kinds] == [
+        "orders: 4 tasks, as it has 64 MiB",
+        "orders: 4 subpartitions, as it has 64 MiB",
+    ]
+
+
 def test_decisions_are_selected_by_operator_and_kind(log: Any) -> None:
     assert [decision.chosen for decision in log.of((3, 9))] == ["not the left side", "right", "not split", 5]
     assert [decision.chosen for decision in log.of((3,), DecisionKind.BROADCAST)] == ["not the left side", "right"]

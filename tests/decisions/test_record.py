@@ -134,6 +134,43 @@ MISSES = [
 ]
 
 
+REFUSED, BROADCAST = "products is not broadcast, as it is 12.0 MiB", "products is broadcast, as it is 3.0 MiB"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [((1, 1), [BROADCAST]), ((1, 2), [REFUSED, BROADCAST])],
+    ids=["of the same join", "of another join"],
+)
+def test_a_broadcast_supersedes_an_earlier_refusal(nodes: tuple[int, int], expected: list[str]) -> None:
+    log = DecisionLog()
+    choices = zip(nodes, ("not the right side", "right"), (REFUSED, BROADCAST), strict=True)
+    for node, chosen, sentence in choices:
+        subject = NodeRef(node, "Join")
+        log.record(Choice(DecisionKind.BROADCAST, subject, chosen, "its size", explanation=Explanation(sentence)))
+    assert [decision.sentence for decision in displayed_decisions(log.records)] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen", "sentence", "expected"),
+    [
+        (DecisionKind.BROADCAST, "right", "dates is broadcast, as it is 3.0 MiB", True),
+        (DecisionKind.BROADCAST, "right", "dates is broadcast from the start, as it is small", False),
+        (DecisionKind.BROADCAST, "not the right side", "dates is not broadcast", False),
+        (DecisionKind.VERTEX_PARALLELISM, 4, "4 tasks", False),
+        (DecisionKind.NATIVE, "Spark", "dates is read by Spark, not by DuckDB", False),
+        (DecisionKind.NATIVE, "DuckDB", "dates is read by DuckDB", True),
+        (DecisionKind.JOIN_ORDER, "dates first", "dates is joined first", True),
+    ],
+)
+def test_decisions_that_change_sparks_plan(
+    kind: DecisionKind, chosen: int | str, sentence: str, *, expected: bool
+) -> None:
+    log = DecisionLog()
+    log.record(Choice(kind, NodeRef(1, "Join"), chosen, "it is so", explanation=Explanation(sentence)))
+    assert [decision.changes_plan for decision in log.records] == [expected]
+
+
 def recorded_estimate(estimated: float, actual: float | None) -> EstimateRecord:
     return EstimateRecord.from_dict(Estimate("bytes of dates", Unit.BYTES, estimated, actual).as_dict())
 

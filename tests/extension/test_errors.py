@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as F
 
 import penstock
+from penstock.events import ExecutionState
 from penstock.extension import runner
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark.plans.dataframes import with_settings
@@ -86,6 +89,31 @@ def test_a_failure_of_penstock_falls_back_to_spark(
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
     assert RECENT[-1].ended is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (
+            "sink.paralelism",
+            "3",
+            "unknown option 'sink.paralelism' in the Spark configuration\n  hint:  did you mean 'sink",
+        ),
+        (
+            "sink.parallelism",
+            "many",
+            "option 'sink.parallelism' is 'many' in the Spark configuration\n  hint:  use a who",
+        ),
+    ],
+)
+def test_a_wrong_option_of_the_session_is_an_error(served: SparkSession, key: str, value: str, expected: str) -> None:
+    with (
+        with_settings(served, {f"spark.penstock.{key}": value}),
+        pytest.raises(IllegalArgumentException, match=f"^{re.escape(expected)}"),
+    ):
+        grouped_by_third(served, "id")
+    assert RECENT[-1].state is ExecutionState.FAILED
+    assert not RECENT[-1].decisions
 
 
 def test_an_error_of_a_plan_of_penstock_falls_back_to_spark(
@@ -168,14 +196,3 @@ def test_a_query_that_cannot_start_falls_back_to_spark(
     (decision,) = [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
     assert "no thread could be started" in decision.reason
     assert RECENT[-1].ended is not None
-
-
-def test_an_invalid_session_option_is_logged_and_falls_back_to_spark(
-    served: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
-    served.conf.set("spark.penstock.parallelism.defualt", "4")
-    try:
-        assert served.range(9).groupBy("id").count().count() == 9
-    finally:
-        served.conf.unset("spark.penstock.parallelism.defualt")
-    assert "parallelism.default" in caplog.text

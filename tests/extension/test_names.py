@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sysconfig
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame
 
 from penstock.entry.observer import record_of
 from penstock.history.summaries import Summary
@@ -16,7 +21,7 @@ from penstock.web import pages
 from penstock.web.listing import JobListQuery, JobPageQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 GROUPED = "SELECT k, count(*) AS n FROM named GROUP BY k"
 STATEMENTS = {
@@ -92,6 +97,90 @@ def test_a_query_derived_from_a_statement_has_the_users_line(served: SparkSessio
     derived(served.sql(GROUPED)).collect()
     (name,) = names()
     assert name.startswith("collect at ")
+
+
+NAME = "written"
+
+
+def grouped(spark: SparkSession) -> DataFrame:
+    return spark.table("named").groupBy("k").count()
+
+
+def line_of(text: str) -> str:
+    """Return where the only line of this file with a text is, as names of jobs say."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line and "line_of" not in line]
+    return f"test_names.py:{number}"
+
+
+def test_an_action_without_statement_has_method_and_line_as_name(served: SparkSession, tmp_path: Path) -> None:
+    grouped(served).write.parquet(str(tmp_path / NAME))
+    grouped(served).show(7)
+    assert names() == [
+        f"write.parquet at {line_of('/ NAME')}",
+        f"show at {line_of('show(7)')}",
+    ]
+
+
+def test_rows_that_an_action_caches_are_a_job_with_another_name(served: SparkSession) -> None:
+    cached = grouped(served).cache()
+    assert cached.where("k >= 0").count() == 3
+    line = line_of('"k >= 0"')
+    assert sorted(names()) == [f"cache for count at {line}", f"count at {line}"]
+
+
+def test_each_of_several_threads_names_its_job(served: SparkSession) -> None:
+    start = threading.Barrier(3)
+
+    def run(action: Callable[[DataFrame], Any]) -> None:
+        start.wait()
+        action(grouped(served))
+
+    actions: list[Callable[[DataFrame], Any]] = [
+        lambda df: df.tail(1),
+        lambda df: df.isEmpty(),
+        lambda df: list(df.toLocalIterator(prefetchPartitions=True)),
+    ]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, actions))
+    expected = [
+        f"isEmpty at {line_of('df.isEmpty()')}",
+        f"tail at {line_of('df.tail(1)')}",
+        f"toLocalIterator at {line_of('prefetchPartitions')}",
+    ]
+    assert sorted(names()) == expected
+
+
+def test_an_action_in_a_notebook_is_named_by_its_cell(served: SparkSession) -> None:
+    shell = InteractiveShell.instance()
+    try:
+        shell.user_ns["df"] = grouped(served)
+        shell.run_cell("first = 1", store_history=True)
+        shell.run_cell("rows = (\n    df.collect()\n)", store_history=True)
+        shell.run_cell("df.count()", store_history=True)
+    finally:
+        InteractiveShell.clear_instance()
+    assert names() == ["collect in cell 2, line 2", "count in cell 3, line 1"]
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/home/user/pyspark/report.py", "count at report.py:1"),
+        (f"{sysconfig.get_path('purelib')}/reports/daily.py", "count at daily.py:1"),
+    ],
+)
+def test_programs_in_folders_of_any_name(served: SparkSession, file: str, expected: str) -> None:
+    code = compile("df.count()", file, "eval")
+    with ThreadPoolExecutor(1) as pool:  # so that no line of this file waits
+        pool.submit(eval, code, {"df": grouped(served)}).result()
+    assert names() == [expected]
+
+
+def test_a_query_of_a_client_without_statement_is_named_by_its_plan(served: SparkSession) -> None:
+    with ThreadPoolExecutor(1) as pool:  # so that no line of a program waits, as on a server
+        pool.submit(DataFrame.count, grouped(served)).result()
+    assert names() == ["aggregate of range"]
 
 
 def test_cached_rows_have_their_own_name(served: SparkSession) -> None:

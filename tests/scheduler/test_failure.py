@@ -84,6 +84,12 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
         "step 7 failed: n1 → n2 → n3",
         "RuntimeError: no",
     ),
+    "a full disk that only the stack mentions": (
+        RuntimeError("failed while writing rows to file:/out.\n\tat a.B\nCaused by: No space left on device"),
+        {},
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 3",
+        "the disk of file:/out is full; failed while writing rows to file:/out.",
+    ),
     "an error without a text": (
         MemoryError(),
         {},

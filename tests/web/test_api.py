@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from schemathesis.specs.openapi.checks import allow_header_conformance, unsupported_method
 
 from penstock.config import Configuration
+from penstock.errors import WebError
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
 from penstock.web.access import cookie_name
@@ -271,6 +272,18 @@ def test_server_responds_only_to_its_own_address(address: str) -> None:
             assert answer.status_code == status, host
     finally:
         server.stop()
+
+
+def test_a_port_in_use_is_an_error_unless_it_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(WebError, match=rf"cannot listen on 127\.0\.0\.1:{port}\n.*already in use"):
+            WebServer(JobStore(), Configuration.load({"rest.port": port}))
+        monkeypatch.setattr(Configuration, "integer", lambda *_: port)
+        assert WebServer(JobStore(), Configuration()).port != port
+    assert caplog.messages == [f"port {port} is in use, so the web page has another port"]
 
 
 def has_ipv6() -> bool:

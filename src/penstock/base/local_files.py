@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
 
 _SYNC_THREADS = 16
 _LINKS_UNSUPPORTED = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -20,6 +21,20 @@ _EXCHANGE = 2  # RENAME_EXCHANGE
 _TARGET_EXISTS = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
 _FLAG_UNSUPPORTED = {errno.EINVAL, errno.ENOSYS}
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")  # in /proc/self/mountinfo: \040 for a space
+
+
+def obstacle_to_create(path: Path) -> str | None:
+    """Return why a folder and files in it cannot be created, None if they can; the nearest existing parent decides."""
+    try:
+        existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        if not existing.is_dir():
+            return f"{existing} is a file"
+        with TemporaryFile(dir=existing):  # a check of permissions misses file systems that accept no files
+            return None
+    except PermissionError as error:
+        return f"this user may not write to {error.filename and Path(error.filename).parent}"
+    except OSError as error:
+        return f"{existing} accepts no files: {error.strerror}"
 
 
 def sync(path: str) -> None:

@@ -16,18 +16,27 @@ _INTERMEDIATE_FILES = {"<string>", contextlib.__file__, threading.__file__}
 
 @dataclass(frozen=True, slots=True)
 class UserLine:
-    """A line of Python code, such as ``job.py:12``; a line of the user's code unless `is_in_penstock`."""
+    """A line of Python code, such as ``job.py:12`` or ``cell 3, line 1``; the user's unless `is_in_penstock`."""
 
     file: str
     line: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return self.short if self.cell else f"{self.file}:{self.line}"
+
+    @property
+    def cell(self) -> str | None:
+        """The cell of a notebook or of IPython, such as ``cell 3``, whose number changes when it runs again."""
+        shells = sys.modules.get("IPython.core.interactiveshell")
+        if shells is None or not shells.InteractiveShell.initialized():
+            return None
+        numbers = getattr(shells.InteractiveShell.instance().compile, "_filename_map", {})  # by the name of the code
+        return f"cell {numbers[self.file]}" if self.file in numbers else None
 
     @property
     def short(self) -> str:
         """The line without the folder of its file."""
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{self.cell}, line {self.line}" if self.cell else f"{Path(self.file).name}:{self.line}"
 
     @property
     def is_in_penstock(self) -> bool:

@@ -10,6 +10,7 @@ from glob import glob
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from penstock.base.local_files import obstacle_to_create
 from penstock.config import OPTIONS, Configuration
 from penstock.errors import ConfigError, HistoryError, PenstockError, SessionError, SinkError, SourceError, StateError
 
@@ -123,11 +124,9 @@ def may_have_commits(path: str) -> bool:
 
 def check_can_create(path: Path, error_of: Callable[[str], PenstockError]) -> None:
     """Raise `error_of(cause)` unless a path, or its nearest existing parent, is a folder that the user may write to."""
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    if not existing.is_dir():
-        raise error_of(f"{existing} is a file")
-    if not os.access(existing, os.W_OK):
-        raise error_of(f"this user may not write to {existing}")
+    cause = obstacle_to_create(path)
+    if cause is not None:
+        raise error_of(cause)
 
 
 def read_properties(file: str | None) -> dict[str, Mapping[str, str]]:

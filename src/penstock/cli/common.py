@@ -41,6 +41,8 @@ class SparkThread:
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work`; return its result. Ctrl-C cancels all jobs, and raises when `work` ends or at a second Ctrl-C."""
+        from penstock.extension.interrupts import cancel_all
+
         future = self._pool.submit(work)
         try:
             while not future.done():  # a wait without timeout may miss a Ctrl-C that came just before it
@@ -48,19 +50,9 @@ class SparkThread:
             return future.result()
         except KeyboardInterrupt:
             while not future.done():
-                _cancel_all()
+                cancel_all()
                 wait([future], _CANCEL_INTERVAL)
             raise
-
-
-def _cancel_all() -> None:
-    from penstock.scheduler.job import RECENT  # the latest jobs of this process
-    from penstock.spark.run.jobs import cancel_all_jobs
-
-    for job in list(RECENT):
-        if job.ended is None:
-            job.cancel("interrupted from the keyboard")
-    cancel_all_jobs()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Commands(click.Group):
             print_error(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
+            click.echo("interrupted", err=True)
             code = INTERRUPTED_EXIT_CODE
         except OSError as error:
             if error.errno != errno.EPIPE:
@@ -84,7 +85,13 @@ def main() -> None:
     """Run PySpark pipelines and choose their parallelism at run time from measured data.
 
     \b
-    Exit code: 0 success, 1 the command failed, 2 the arguments are wrong.
+    Examples:
+      penstock demo                 run a pipeline on public data
+      penstock run job.py           run any PySpark program, and see what was decided
+      penstock verify job.py        compare its rows and times with plain Spark
+
+    \b
+    Exit code: 0 success, 1 the command failed, 2 the arguments are wrong, 130 after Ctrl-C.
     """
 
 

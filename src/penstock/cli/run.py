@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _MAX_QUERIES_WITH_DECISIONS = 20
 """The maximum number of queries whose decisions are shown; a program may run hundreds of queries."""
+_MAX_NAMES = 5
+"""The maximum number of queries that are named in a line."""
 
 
 @program_command("Run a PySpark program, and print the decisions.")
@@ -76,7 +78,7 @@ def run(
             finally:
                 if not quiet:
                     _report(output, program)
-                if keep_open:
+                if keep_open and not isinstance(sys.exception(), KeyboardInterrupt):
                     keep_page_open()
 
 
@@ -100,15 +102,22 @@ def _report(output: Output, program: Program) -> None:
             output.note(
                 f"These are the latest {len(queries):,} of {show_count(program.query_count, 'query', 'queries')}."
             )
-    for query in queries[:_MAX_QUERIES_WITH_DECISIONS]:
-        if query.decisions:
-            output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decisions)]))
+    for query in [query for query in queries[:_MAX_QUERIES_WITH_DECISIONS] if query.decisions]:
+        output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decisions)]))
+    if unchanged := list(dict.fromkeys(query.name for query in queries if query.keeps_plan)):
+        output.note(_unchanged_text(unchanged))
     if len(queries) > _MAX_QUERIES_WITH_DECISIONS:
         remaining = show_count(len(queries) - _MAX_QUERIES_WITH_DECISIONS, "further query", "further queries")
         output.note(f"Decisions for {remaining}: run with --history DIR, then `penstock history show --history DIR ID`")
     run_by_spark = sorted(program.run_by_spark_counts.items(), key=lambda reason_and_count: -reason_and_count[1])
     if run_by_spark:
         output.note(f"run by Spark: {', '.join(f'{count:,} {reason}' for reason, count in run_by_spark)}")
+
+
+def _unchanged_text(names: list[str]) -> str:
+    listed = ", ".join(names[:_MAX_NAMES]) + (", ..." if names[_MAX_NAMES:] else "")
+    text = f"Nothing needed a different plan than Spark's, only numbers of tasks: {listed}."
+    return f"{text} `penstock verify` measures the time of plain Spark."
 
 
 def _row(query: QuerySummary) -> tuple[object, ...]:

@@ -14,7 +14,8 @@ from pkgutil import get_importer
 from types import ModuleType
 
 from penstock.base.location import PACKAGE
-from penstock.errors import PenstockError
+from penstock.cli.output import print_error
+from penstock.errors import ConfigError, HistoryError, PenstockError, SessionError, WebError
 
 
 def run_file(path: str, arguments: Sequence[str]) -> None:
@@ -42,13 +43,29 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
     """If the block raises an error, print its traceback from the program's first frame, and exit with code 1.
 
+    If Spark cannot start or options are wrong, print only the error: no line of the program is the cause.
+
     `path` returns the path of the program's file, which may be unknown before the block runs.
     """
     try:
         yield
+    except (SessionError, ConfigError, HistoryError, WebError) as error:
+        print_error(error)
+        raise SystemExit(1) from error
     except Exception as error:
         sys.stderr.write(traceback_of(error, path()))
+        sys.stderr.write(_advice(error))
         raise SystemExit(1) from error
+
+
+def _advice(error: Exception) -> str:
+    """Return what a user can do about an error of Spark whose message does not say it; empty if it does, or unknown."""
+    if "pyspark" not in sys.modules:
+        return ""
+    from penstock.spark.errors import full_disk
+
+    disk = full_disk(error)
+    return "" if disk is None else f"error: {disk}\n  hint:  free some space there, or use a folder on a larger disk\n"
 
 
 def traceback_of(error: BaseException, path: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.base.units import show_bytes
+from penstock.base.units import show_bytes, show_count
 from penstock.cli.checks import check_checkpoint
 from penstock.cli.flags import FILE_SYSTEM_OPTIONS, FORMAT, MASTER, with_options
+from penstock.cli.output import JsonOutput, Output
 
 if TYPE_CHECKING:
     from penstock.cli.common import SharedOptions
@@ -158,7 +159,7 @@ def rescale(
                 output.note("undone; the query starts as before" if is_undone else "there was nothing to undo")
             elif dry_run:
                 plan = spark_thread.call(lambda: api.plan(checkpoint, max_parallelism, method=rewrite))
-                output.record("plan", plan.as_dict())
+                _show(output, "plan", plan.as_dict(), _plan_lines(plan.as_dict()))
             elif live:
                 with _progress_bar() as on_progress:
                     live_rescale = spark_thread.call(
@@ -166,12 +167,12 @@ def rescale(
                             checkpoint, max_parallelism, method=rewrite, on_progress=on_progress
                         )
                     )
-                change = f"{live_rescale['rescale']['old']} to {live_rescale['rescale']['new']} key groups"
-                output.note(f"{change}; the query was stopped for {live_rescale['seconds_stopped']:.1f} s")
-                output.note(
-                    f"if its program sets pipeline.max-parallelism, set {max_parallelism} there before its next start"
-                )
-                output.record("rescale", live_rescale)
+                lines = [
+                    *_report_lines(live_rescale["rescale"]),
+                    f"The query was stopped for {live_rescale['seconds_stopped']:.1f} s.",
+                    f"If its program sets pipeline.max-parallelism, set {max_parallelism} there before its next start.",
+                ]
+                _show(output, "rescale", live_rescale, lines)
             else:
                 with _progress_bar() as on_progress:
                     report = spark_thread.call(
@@ -182,7 +183,38 @@ def rescale(
                 if report is None:
                     output.note(f"finished an earlier rescale to {max_parallelism}")
                 else:
-                    output.record("rescale", report.as_dict())
+                    _show(output, "rescale", report.as_dict(), _report_lines(report.as_dict()))
+
+
+def _show(output: Output, name: str, record: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Show a record: as JSON for programs, or as lines for users."""
+    if isinstance(output, JsonOutput):
+        output.record(name, record)
+    else:
+        output.note("\n".join(lines))
+
+
+def _plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    stores = show_count(len(plan["stores"]), "store")
+    yield (
+        f"The state after batch {plan['batch']} ({show_bytes(plan['bytes'])} in {stores}) would be rewritten from "
+        f"{show_count(plan['from'], 'key group')} to {plan['to']}. Nothing was written."
+    )
+    for store in plan["stores"]:
+        yield f"- {store['name']}, store {store['store']}: method {store['method']}, as {store['reason']}"
+
+
+def _report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"The state was rewritten from {show_count(report['old'], 'key group')} to {report['new']} in "
+        f"{report['seconds']:.1f} s. The query continues after batch {report['batch']}."
+    )
+    for store in report["stores"]:
+        yield (
+            f"- {store['name']}, store {store['store']}: {show_count(store['rows'], 'row')}, at most "
+            f"{store['largest_group']:,} in a key group, {store['seconds']:.1f} s; method {store['method']}, as "
+            f"{store['reason']}"
+        )
 
 
 @state.command()

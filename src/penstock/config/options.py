@@ -321,7 +321,7 @@ REST_PORT = Option(
     default=8081,
     minimum=0,
     maximum=65535,
-    doc="The port of the REST API and the web page. 0, or a port that is in use, means any free port.",
+    doc="The port of the REST API and the web page; 0 means any free port, as does the default if it is in use.",
 )
 REST_TOKEN = Option(
     "rest.token",

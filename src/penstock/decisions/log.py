@@ -180,7 +180,8 @@ class Choice:
         """The explanation that users see; derived from `chosen` and `reason` if there is none."""
         if self.explanation is not None:
             return self.explanation
-        chosen = show_count(self.chosen, "task") if isinstance(self.chosen, int) else self.chosen
+        noun = "subpartition" if self.kind is DecisionKind.SUBPARTITIONS else "task"
+        chosen = show_count(self.chosen, noun) if isinstance(self.chosen, int) else self.chosen
         return Explanation(f"{self.subject.display_name}: {chosen}, as {self.reason}")
 
     def __str__(self) -> str:

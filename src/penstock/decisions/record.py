@@ -81,6 +81,18 @@ class DecisionRecord:
         return self.kind.endswith("parallelism")
 
     @property
+    def is_broadcast(self) -> bool:
+        """Whether it chooses a side of a join to broadcast."""
+        return self.kind == "broadcast" and not self.chosen.startswith("not ")
+
+    @property
+    def changes_plan(self) -> bool:
+        """Whether Spark alone would plan differently: it sets more than tasks, and its choice is not Spark's."""
+        is_spark_choice = self.chosen == "Spark" or self.chosen.startswith("not ") or self.kind == "whole query"
+        only_sets_numbers = self.sets_parallelism or self.kind == "subpartitions"
+        return not (only_sets_numbers or is_spark_choice or " from the start, " in self.sentence)
+
+    @property
     def is_plain_parallelism(self) -> bool:
         """Whether it only sets a number of tasks (which the table of steps shows), without fallback or miss."""
         return self.sets_parallelism and not (self.instead or self.is_missed)
@@ -125,10 +137,16 @@ def _chunks_text(outcome: Mapping[str, Any]) -> str:
 def displayed_decisions(decisions: Iterable[DecisionRecord], *, with_parallelism: bool = True) -> list[DecisionRecord]:
     """Return the decisions that users see, in order; equal decisions at several locations are merged.
 
-    `with_parallelism` includes decisions that only set a number of tasks.
+    `with_parallelism` includes decisions that only set a number of tasks. A decision against a broadcast is omitted if
+    the join has a broadcast: the decision for it says why the other side is not broadcast.
     """
+    decisions = list(decisions)
+    broadcast_joins = {decision.nodes for decision in decisions if decision.is_broadcast}
     groups: dict[tuple[object, ...], list[DecisionRecord]] = {}
     for decision in decisions:
+        is_refusal = decision.kind == "broadcast" and not decision.is_broadcast
+        if is_refusal and decision.nodes and decision.nodes in broadcast_joins:
+            continue
         if decision.is_shown and (with_parallelism or not decision.is_plain_parallelism):
             groups.setdefault(decision.merge_key, []).append(decision)
     return [_merged(group) for group in groups.values()]

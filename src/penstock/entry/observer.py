@@ -46,7 +46,8 @@ def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
 class Observer:
     """Records jobs for event logs and the web page, as the options say; `ui` overrides ``rest.enabled`` unless None.
 
-    Raise `WebError` if the web page cannot be served as configured.
+    Raise `WebError` if the web page cannot be served as configured, `HistoryError` if the folder of the event logs is
+    local and cannot be written.
     """
 
     def __init__(self, bridge: Bridge, config: Configuration, ui: bool | None) -> None:  # noqa: FBT001
@@ -54,6 +55,8 @@ class Observer:
         self._config = config
         archive = config.get(o.ARCHIVE_FOLDER)
         self._logs = None if archive is None else log_folder(bridge, str(archive))
+        if isinstance(self._logs, LocalFolder):
+            self._logs.check()
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
         self._retention = None if self._logs is None else Retention(self._logs, limits, str(archive))
         serves_page = config.flag(o.REST_ENABLED) if ui is None else ui

@@ -254,5 +254,6 @@ def _record_native(context: JobContext, edge: StreamEdge, native: FragmentRewrit
             reason = f"every operation on its rows before the exchange gives the same values in {engine} as in Spark"
         else:
             chosen, reason, sentence = "Spark", problem, f"{action} by Spark, not by {engine}: {problem}"
-        explanation = Explanation(sentence, NATIVE.key)
+        # If the engine did not compute the part, no value of the option changes that.
+        explanation = Explanation(sentence, NATIVE.key if problem is None else None)
         context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, reason, explanation=explanation))

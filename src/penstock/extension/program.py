@@ -10,8 +10,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions.record import displayed_decisions
+from penstock.errors import ConfigError, HistoryError, WebError
+from penstock.events import ExecutionState
+from penstock.extension.interrupts import handle_interrupts
 from penstock.extension.sessions import install
 from penstock.spark.bridge.jvm import Bridge, is_classic
+from penstock.spark.bridge.session import java_checked
 from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ RUN_BY_PENSTOCK = "taken"
 class QuerySummary:
     """Summary of a query: the `name`, the id (`job`) and the `state` of its job, and the number of its `vertices`.
 
+    `keeps_plan` is whether the job finished and no decision changed the plan that Spark would run.
     `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are the
     texts that users see. `statement` is the SQL text, None for a DataFrame action.
     """
@@ -39,16 +44,17 @@ class QuerySummary:
     seconds: float | None
     decisions: tuple[str, ...]
     statement: str | None
+    keeps_plan: bool
 
     @classmethod
     def of(cls, job: Job) -> QuerySummary:
         """Return the summary of a query's job."""
-        decisions = tuple(
-            decision.text for decision in displayed_decisions(job.decisions.records, with_parallelism=not job.vertices)
-        )
+        records = job.decisions.records
+        decisions = tuple(decision.text for decision in displayed_decisions(records, with_parallelism=not job.vertices))
+        keeps_plan = job.state is ExecutionState.FINISHED and not any(decision.changes_plan for decision in records)
         seconds = None if job.ended is None else job.ended - job.started
         statement = None if job.origin is None else job.origin.statement
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement)
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement, keeps_plan)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, in which the key of `decisions` is ``decided``."""
@@ -64,11 +70,17 @@ class Program:
         self._bridge: Bridge | None = None
 
     def enable(self, session: SparkSession) -> None:
-        """Let Penstock run the queries of a session's application; if it cannot, a line on standard error says why."""
+        """Let Penstock run the queries of a session's application; if it cannot, a line on standard error says why.
+
+        Raise `ConfigError`, `HistoryError` or `WebError` if options of Penstock are wrong.
+        """
         try:
             self.runners.append(install(session, {}, progress=self._progress))
+            handle_interrupts()
             self._bridge = Bridge(session)
             query_hook.query_counts(self._bridge)  # loads its Java class for calls after the end of Spark
+        except (ConfigError, HistoryError, WebError):
+            raise
         except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 
@@ -130,7 +142,8 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
         active = SparkSession.getActiveSession()
         if active is not None:
             enable(active)
-        yield program
+        with java_checked():
+            yield program
     finally:
         builder.getOrCreate = original_get_or_create  # type: ignore[method-assign]
         SparkSession.__init__ = original_init  # type: ignore[method-assign]

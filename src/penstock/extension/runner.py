@@ -27,7 +27,6 @@ from penstock.scheduler.job import Job
 from penstock.scheduler.origin import UNNAMED, QueryOrigin
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.bridge.session import penstock_settings
-from penstock.spark.bridge.waiting_call import waiting_call
 from penstock.spark.run.jobs import active_session, stop_spark_progress_bar
 from penstock.spark.run.query_hook import DelegatedQuery, SparkError, WriteCommand, executed_plan, spark_error
 
@@ -156,8 +155,10 @@ class JobRunner:
                 if cause is not None:
                     query.fail(cause)
                     return
-                if isinstance(error, JobCancelledError | RowsDifferError):
-                    query.fail(SparkError.of(query.bridge, str(error)))
+                if isinstance(error, ConfigError):
+                    job.fail(error)
+                if isinstance(error, JobCancelledError | RowsDifferError | ConfigError):
+                    query.fail(SparkError.of(query.bridge, error))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
                 job.fall_back_to_spark(f"Penstock failed: {error}", error)
@@ -166,7 +167,7 @@ class JobRunner:
                 query.decline()
         except BaseException as error:
             log.exception("a query failed without a result")
-            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
+            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, error))
         finally:
             del self._running[query.number]
 
@@ -213,10 +214,17 @@ class JobRunner:
 def _create_job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
     """Return the job of a query; a `ShadowedJob` if an option says to compare the rows with plain Spark."""
     mode = "NO" if isinstance(config, ConfigError) else config.get(SHADOW)
-    name = origin.name if origin.name != UNNAMED else waiting_call() or UNNAMED
+    name = _job_name(query, origin)
     if mode == "NO":
         return Job(name, origin)
     return ShadowedJob(query.bridge, name, raises=mode == "ROWS", origin=origin, properties=query.properties)
+
+
+def _job_name(query: DelegatedQuery, origin: QueryOrigin) -> str:
+    """Return the name of a query's job, which runs of unrelated queries should not share: runs are compared by name."""
+    if origin.name == UNNAMED:
+        return query.outline
+    return f"cache for {origin.name}" if origin.name == origin.line and query.fills_cache else origin.name
 
 
 def _nodes_of_last_vertex(job: Job, plan: JobPlan) -> set[int]:

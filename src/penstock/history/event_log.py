@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.base.local_files import obstacle_to_create
 from penstock.errors import HistoryError, first_line
 from penstock.history.record import END_STATES
 
@@ -94,6 +95,12 @@ class LocalFolder:
         with (self._path / name).open("rb") as file:
             file.seek(start)
             return file.read(length)
+
+    def check(self) -> None:
+        """Raise `HistoryError` if files cannot be created in the folder."""
+        cause = obstacle_to_create(self._path)
+        if cause is not None:
+            raise HistoryError.unwritable(str(self._path), cause)
 
     def create(self, name: str) -> LogFile:
         """Create a file; raise `HistoryError` if it cannot be written."""

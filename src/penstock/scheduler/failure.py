@@ -13,7 +13,7 @@ from penstock.connectors.files.files import FileSink
 from penstock.errors import JobError, PenstockError
 from penstock.graph.labels import column_names, vertex_name
 from penstock.graph.partitioner import FORWARD
-from penstock.spark.errors import is_full_disk, is_full_local_dir, user_traceback, without_stack
+from penstock.spark.errors import full_disk, is_full_disk, is_full_local_dir, user_traceback, without_stack
 from penstock.spark.plans import catalyst
 from penstock.spark.run.local_dirs import LocalDir, local_dirs
 
@@ -67,7 +67,9 @@ def clear_frames(error: BaseException | None) -> None:
 def _readable_text(error: BaseException, text: str) -> str:
     if "Traceback (most recent call last):" in text:
         return user_traceback(text)
-    message = without_stack(text) or type(error).__name__
+    message, disk = without_stack(text) or type(error).__name__, full_disk(error)
+    if disk is not None:  # Spark's message has it only in the stack trace
+        return f"{disk}; {message}"
     return message if message.startswith(type(error).__name__) else f"{type(error).__name__}: {message}"
 
 

@@ -198,6 +198,10 @@ class Job(JobStatus):
     def fall_back_to_spark(self, reason: str, error: BaseException) -> None:
         """Record that the query falls back to Spark; a job that could not start ends as failed."""
         self.decisions.record(Choice(DecisionKind.WHOLE_QUERY, NameRef(self.name), RUN_BY_SPARK, reason))
+        self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """End a job that could not start as failed; a job that has ended is unchanged."""
         if self._ending.claim_end():
             self._end(ExecutionState.FAILED, as_user_error(error))
             self._event_bus.deliver(wait=True)

@@ -1,1 +1,10 @@
-"""The only package that calls Spark's JVM."""
+"""The only package that calls Spark's JVM. Its import raises `SessionError` if PySpark is missing or too old."""
+
+from penstock.errors import SessionError
+
+try:
+    from pyspark import __version__ as _pyspark_version
+except ModuleNotFoundError as error:
+    raise SessionError.unsupported_spark(None) from error
+if int(_pyspark_version.partition(".")[0]) < 4:  # has none of the modules that this package imports
+    raise SessionError.unsupported_spark(_pyspark_version)

@@ -22,6 +22,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME_LINE = re.compile(r'  File "(.*?)", line (\d+)')
 _PYSPARK_FILE = re.compile(r"(pyspark\.zip|(site|dist)-packages|python)/pyspark/")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded", "There is not enough space on the disk")
+_WRITTEN = re.compile(r"writing rows to (\S+?)\.?(?:\s|$)")  # in Spark's message
 _LOCAL_DIR_CALLS = re.compile(  # in the stack trace of an error
     r"spark\.shuffle\.|spark\.storage\.|UnsafeSorterSpill|spill\(\)|blockmgr-|util\.collection\.\w*Spill|DiskBlockManager"
 )
@@ -101,6 +102,16 @@ def without_stack(text: str) -> str:
 def is_full_disk(error: BaseException) -> bool:
     """Whether an error reports a full disk."""
     return any(sign in str(error) for sign in _FULL_DISK)
+
+
+def full_disk(error: BaseException) -> str | None:
+    """Return the disk that an error reports as full, such as ``the disk of file:/out is full``; None if it does not."""
+    if not is_full_disk(error):
+        return None
+    written = _WRITTEN.search(str(error))
+    if is_full_local_dir(error):
+        return "the disk of spark.local.dir is full, where Spark keeps shuffled and spilled rows"
+    return f"the disk of {written[1]} is full" if written else "the disk that rows are written to is full"
 
 
 def is_full_local_dir(error: BaseException) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from penstock.base.units import show_bytes, show_count
 from penstock.decisions.log import DecisionKind
 from penstock.decisions.record import DecisionRecord, displayed_decisions
-from penstock.graph import Side
 from penstock.web import formatting
 from penstock.web.steps import Interval, Step, Timing, merge_intervals
 
@@ -118,12 +117,7 @@ def _longest(steps: Sequence[Step], timing: Timing, job_id: str) -> Iterator[Ite
 
 
 def _broadcasts(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
-    broadcasts = [decision for decision in decisions if decision.kind == DecisionKind.BROADCAST]
-    # A decision for a broadcast chooses a side. A decision against it is omitted if the other side is broadcast.
-    broadcast_joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
-    displayed = displayed_decisions(
-        decision for decision in broadcasts if decision.chosen in set(Side) or decision.nodes not in broadcast_joins
-    )
+    displayed = displayed_decisions(decision for decision in decisions if decision.kind == DecisionKind.BROADCAST)
     last_note = None
     for decision in sorted(displayed, key=_importance, reverse=True):
         note = _fallback_or_option(decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import secrets
 import socket
 import threading
@@ -16,6 +17,8 @@ from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import WebError
 from penstock.web.api import create_app
+
+log = logging.getLogger("penstock.web")
 
 if TYPE_CHECKING:
     from penstock.metrics.prometheus import PrometheusMeter
@@ -47,7 +50,7 @@ class WebServer:
                 hint="set rest.token, or leave rest.bind-address at 127.0.0.1",
             )
         self.token = str(token) if token is not None else secrets.token_urlsafe(18)
-        self._socket = _listen(address, config.integer(o.REST_PORT))
+        self._socket = _listen(address, config.integer(o.REST_PORT), is_default=config.origin(o.REST_PORT) == "default")
         self.port = int(self._socket.getsockname()[1])
         host = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
@@ -76,9 +79,9 @@ class WebServer:
             self._thread.join(5)
 
 
-def _listen(address: str, port: int) -> socket.socket:
+def _listen(address: str, port: int, *, is_default: bool) -> socket.socket:
+    """Return a socket on a port, or on a free port if the port `is_default` and another process uses it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # If another process uses the port, listen on a free port: users get the address from the output.
     for candidate_port in (port, 0):
         server_socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -86,9 +89,11 @@ def _listen(address: str, port: int) -> socket.socket:
             server_socket.listen(512)
         except OSError as error:
             server_socket.close()
-            if candidate_port == 0 or error.errno != errno.EADDRINUSE:
+            if candidate_port == 0 or error.errno != errno.EADDRINUSE or not is_default:
                 message, hint = f"the API cannot listen on {address}:{port}", "set rest.port to another port, or to 0"
-                raise WebError(message, cause=str(error), hint=hint) from error
+                raise WebError(message, cause=error.strerror, hint=hint) from error
         else:
+            if candidate_port != port:
+                log.warning("port %d is in use, so the web page has another port", port)
             return server_socket
     raise AssertionError

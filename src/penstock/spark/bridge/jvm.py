@@ -52,7 +52,7 @@ class Bridge:
         match = re.match(r"(\d+)\.(\d+)", spark.version)
         self.version = (int(match[1]), int(match[2])) if match else (0, 0)
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
-            raise SessionError(f"Spark {spark.version} is not supported", hint="install pyspark 4.0, 4.1, 4.2 or 4.3")
+            raise SessionError.unsupported_spark(spark.version)
         self.spark = spark
         self._gateway: Any = spark.sparkContext._gateway
         if not isinstance(self._gateway, ClientServer):

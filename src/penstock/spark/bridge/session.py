@@ -10,8 +10,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -51,11 +53,32 @@ def check_java() -> str:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise SessionError.no_java(f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH")
-    out = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    try:
+        out = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    except OSError as error:
+        raise SessionError.no_java(f"{java} cannot be run: {error.strerror}") from error
     match = re.search(r'version "(\d+)', out)
     if match is None or int(match[1]) < MINIMUM_JAVA:
         raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'of an unknown version'}")
     return java
+
+
+@contextmanager
+def java_checked() -> Iterator[None]:
+    """Raise the error of `check_java` in the block if a program starts a JVM, instead of PySpark's error."""
+    context: Any = import_module("pyspark.core.context")
+    original_launch = context.launch_gateway
+
+    @wraps(original_launch)
+    def launch_gateway(*arguments: Any, **options: Any) -> Any:
+        check_java()
+        return original_launch(*arguments, **options)
+
+    context.launch_gateway = launch_gateway
+    try:
+        yield
+    finally:
+        context.launch_gateway = original_launch
 
 
 def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[int, str]:

@@ -2,38 +2,99 @@
 
 from __future__ import annotations
 
+import re
+import select
 import sys
 import sysconfig
 import threading
+from dataclasses import dataclass
+from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
+from typing import Any
+
+import py4j
+import pyspark
 
 from penstock.base.location import PACKAGE, UserLine
 
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {PACKAGE, "<frozen"}
-)  # beginnings of the paths of files outside the user's program
-_BRIDGE_PATHS = ("/py4j/", "/pyspark/")
-"""Parts of the file paths of the libraries that call the JVM."""
+_PYTHON = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}, "<frozen")
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+_BRIDGE = tuple(str(Path(file).parent) + "/" for file in (py4j.__file__, pyspark.__file__) if file)
+"""Beginnings of the paths of files: of Python itself, of installed packages, and of the packages that call the JVM."""
+_PREFIXES = {"DataFrameWriter": "write.", "DataFrameWriterV2": "writeTo.", "DataFrameReader": "read."}
+"""By class of PySpark, what precedes the names of its methods in a program."""
 
 
-def waiting_call() -> str | None:
-    """Return the user's call that waits for the JVM, such as ``show at job.py:12``; None if none or several wait."""
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call of the JVM whose answer a thread awaits on a connection of py4j."""
+
+    _connection: Any
+
+    @classmethod
+    def of(cls, innermost: FrameType | None) -> WaitingCall | None:
+        """Return the call in which a thread waits, by its innermost frame; None if it does not wait."""
+        for frame, _ in () if innermost is None else walk_stack(innermost):
+            if frame.f_code.co_qualname == "ClientServerConnection.send_command":
+                return cls(frame.f_locals["self"])
+        return None
+
+    @property
+    def port(self) -> int | None:
+        """The local port of the connection; None if it is closed."""
+        socket = self._connection.socket
+        return None if socket is None or socket.fileno() < 0 else int(socket.getsockname()[1])
+
+    def has_ended(self, timeout: float) -> bool:
+        """Whether the JVM answers within some seconds."""
+        return bool(select.select([self._connection.socket], [], [], timeout)[0])
+
+    def abandon(self) -> None:
+        """Close the connection, so that no later call of the thread reads this call's answer."""
+        self._connection.close()
+
+
+def waiting_call(port: int | None) -> str | None:
+    """Return the user's call that waits for the JVM, such as ``show at job.py:12``; None if it is unknown.
+
+    `port` is the local port of the connection on which the thread waits, see ``DelegatedQuery.pythonPort``. If it is
+    None, return the call that waits, if there is only one.
+    """
     calls = []
     for thread, innermost in sys._current_frames().items():
-        if thread != threading.get_ident() and (call := _user_call(innermost)) is not None:
-            calls.append(call)
+        waiting = None if thread == threading.get_ident() else WaitingCall.of(innermost)
+        call = _user_call(innermost) if waiting is not None and port in {None, waiting.port} else None
+        calls += [] if call is None else [call]
     return calls[0] if len(calls) == 1 else None
 
 
 def _user_call(innermost: FrameType) -> str | None:
-    """Return the user's call of PySpark in which a thread waits, by its innermost frame; None if there is none."""
-    pyspark_function, is_waiting = "", False
+    """Return the user's call of PySpark in which a thread waits, by its innermost frame; None if there is none.
+
+    The user's line is the innermost line of a program, or else of an installed package that calls PySpark.
+    """
+    function, library_call = "", None
     for frame, line in walk_stack(innermost):
         file = frame.f_code.co_filename
-        is_bridge = any(part in file for part in _BRIDGE_PATHS)
-        if is_waiting and not is_bridge and not file.startswith(_LIBRARIES):
-            return f"{pyspark_function} at {UserLine(file, line).short}"
-        is_waiting = is_waiting or is_bridge
-        pyspark_function = frame.f_code.co_name if is_bridge else pyspark_function
-    return None
+        if file.startswith(_BRIDGE):
+            class_name, _, method = frame.f_code.co_qualname.rpartition(".")
+            function = _PREFIXES.get(class_name, "") + method
+        elif not function or file.startswith(PACKAGE):
+            continue
+        elif file.startswith(_INSTALLED):
+            library_call = library_call or _call_text(function, file, line)
+        elif not file.startswith(_PYTHON):
+            return _call_text(function, file, line)
+    return library_call
+
+
+def short_call(call: str) -> str:
+    """Shorten a call site of PySpark, such as ``collect at /home/job.py:3``, as `waiting_call` would return it."""
+    match = re.fullmatch(r"(\S+) at (.+):(\d+)", call)
+    return _call_text(match[1], match[2], int(match[3])) if match else call
+
+
+def _call_text(function: str, file: str, line: int) -> str:
+    user_line = UserLine(file, line)
+    return f"{function} {'in' if user_line.cell else 'at'} {user_line.short}"

@@ -10,6 +10,8 @@ from penstock.spark.bridge import answers
 from penstock.spark.plans.expressions import Expression
 from penstock.spark.plans.logical_plan import LogicalPlan
 
+_REARRANGING = frozenset({"Aggregate", "Join", "Sort", "Window", "Repartition", "RepartitionByExpression"})
+
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
@@ -100,6 +102,13 @@ class LogicalNode(LogicalPlan):
     def leaves(self) -> list[LogicalNode]:
         """Return the nodes without inputs, from left to right."""
         return [node for node in self.walk() if not node.children]
+
+    @property
+    def outline(self) -> str:
+        """The kinds of operators that rearrange rows, and the sources, such as ``sort, aggregate of orders``."""
+        kinds = dict.fromkeys(node.name.lower() for node in self.walk() if node.name in _REARRANGING)
+        sources = dict.fromkeys(leaf.files.name if leaf.files else leaf.name.lower() for leaf in self.leaves())
+        return f"{', '.join(kinds) or 'rows'} of {', '.join(sources)}"
 
     def has_columns(self, ids: Iterable[str]) -> bool:
         """Whether the output has all columns with some ids."""

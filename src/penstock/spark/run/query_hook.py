@@ -9,22 +9,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.java_gateway import JavaObject
+from py4j.protocol import GATEWAY_SERVER_OBJECT_ID, Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.errors import ConfigError
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import JvmObject, LocalProperties, PhysicalPlan, Session
 from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.waiting_call import short_call, waiting_call
 from penstock.spark.plans.catalyst import analyzed_plan
 from penstock.spark.plans.dataframes import HINT_SIZES
 from penstock.spark.plans.logical_plan import LogicalPlan
+from penstock.spark.plans.nodes import read_plan
 from penstock.spark.run.exchange import physical_plan
 
 log = logging.getLogger("penstock.extension")
 
+_SPARK_EXCEPTION = "org.apache.spark.SparkException"
+_CALL_SITE = "callSite.short"
+"""The local property with the name of Spark jobs."""
 _ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
 
 
@@ -110,12 +117,32 @@ class DelegatedQuery:
     @property
     def description(self) -> str | None:
         """The job description of the waiting thread; None if it is not set, or describes a vertex."""
-        return None if self._property("penstock.inside") else self._property("spark.job.description")
+        return None if self._is_inside_job else self._property("spark.job.description")
 
     @property
+    def _is_inside_job(self) -> bool:
+        return self._property("penstock.inside") is not None  # see `SessionSettings.java`
+
+    @cached_property
     def call_site(self) -> str | None:
-        """The action and its line in the user's program, such as ``collect at job.py:3``; None if PySpark set none."""
-        return self._property("callSite.short")
+        """The action and its line in the user's program, such as ``collect at job.py:3``; None if they are unknown."""
+        port = self._handle.pythonPort()
+        call = None if port is None else waiting_call(int(port))
+        call = call or self._property(_CALL_SITE) or waiting_call(None)
+        if call is None:
+            return None
+        self.properties._handle.setProperty(_CALL_SITE, short_call(call))  # for cached queries that the job reads
+        return short_call(call)
+
+    @property
+    def fills_cache(self) -> bool:
+        """Whether the waiting action, or a job for it, reads the rows from Spark's cache, which is filled now."""
+        return self._is_inside_job or bool(self._handle.fillsCache())
+
+    @property
+    def outline(self) -> str:
+        """The kinds of operators that rearrange rows, and the sources, such as ``sort, aggregate of orders``."""
+        return read_plan(self.plan).outline
 
     def _property(self, key: str) -> str | None:
         value = self.properties._handle.getProperty(key)
@@ -142,9 +169,10 @@ class SparkError(JvmObject):
     """An exception of Spark."""
 
     @classmethod
-    def of(cls, bridge: Bridge, message: str) -> SparkError:
-        """Return a ``SparkException`` with a message."""
-        return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
+    def of(cls, bridge: Bridge, error: BaseException) -> SparkError:
+        """Return an exception with the message of an error; PySpark shows that of a wrong option without a stack."""
+        name = "java.lang.IllegalArgumentException" if isinstance(error, ConfigError) else _SPARK_EXCEPTION
+        return cls(bridge, bridge.find(name)(str(error)))
 
 
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
@@ -228,7 +256,9 @@ def create_service(
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     callback, joined_prefixes = _Callback(bridge.spark, runner), " ".join(prefixes)
     flags = (delegates_small, min_exchanges, engine, has_sink_options)
-    handle = bridge.helper("QueryHook").service(callback, threshold, *flags, joined_prefixes, *HINT_SIZES)
+    gateway: Any = bridge.spark.sparkContext._gateway
+    server = JavaObject(GATEWAY_SERVER_OBJECT_ID, gateway._gateway_client)  # type: ignore[no-untyped-call]
+    handle = bridge.helper("QueryHook").service(callback, server, threshold, *flags, joined_prefixes, *HINT_SIZES)
     return Service(bridge, handle)
 
 

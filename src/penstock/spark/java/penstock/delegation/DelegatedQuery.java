@@ -44,7 +44,9 @@ public final class DelegatedQuery {
     private final SparkSession session;
     private final Properties properties;
     private final CompletableFuture<Object> reply = new CompletableFuture<>();
+    private final Integer pythonPort;
     private volatile String sqlText;
+    private volatile boolean fillsCache;
     private LogicalPlan cached; // the rows of `cacheRows`
     private boolean isDropped;
 
@@ -53,6 +55,7 @@ public final class DelegatedQuery {
         this.plan = plan;
         this.session = session;
         this.properties = (Properties) session.sparkContext().getLocalProperties().clone();
+        this.pythonPort = service.pythonThreads.port(Thread.currentThread());
     }
 
     public long number() {
@@ -121,6 +124,16 @@ public final class DelegatedQuery {
         return sqlText;
     }
 
+    /** Returns the port of the Python thread for which the waiting thread works; null if there is none. */
+    public Integer pythonPort() {
+        return pythonPort;
+    }
+
+    /** Whether the execution reads the query's rows from Spark's cache, which is filled now; false before `result`. */
+    public boolean fillsCache() {
+        return fillsCache;
+    }
+
     /** Replies with a plan that returns the rows. */
     public void complete(SparkPlan rowsPlan) {
         reply.complete(rowsPlan);
@@ -159,7 +172,9 @@ public final class DelegatedQuery {
     SparkPlan result() {
         Object rowsPlan = DECLINED;
         try { // on this thread, which may hold locks of the execution
-            sqlText = SqlText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
+            String execution = properties.getProperty(SQLExecution.EXECUTION_ID_KEY());
+            sqlText = SqlText.of(plan, session, execution);
+            fillsCache = SqlText.fillsCache(plan, execution);
         } catch (RuntimeException failed) {
             LOG.debug("Cannot determine the SQL text of a query", failed);
         }

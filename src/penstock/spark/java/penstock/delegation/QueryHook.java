@@ -29,6 +29,8 @@ import org.apache.spark.sql.execution.command.DataWritingCommandExec;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import org.apache.spark.unsafe.Platform;
 
+import py4j.GatewayServer;
+
 import scala.Function1;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
@@ -68,10 +70,12 @@ public final class QueryHook {
     public static final class Service {
         private final BiConsumer<Object, Object> runner;
         private final DelegationRule rule;
+        final PythonThreads pythonThreads;
 
-        Service(BiConsumer<Object, Object> runner, DelegationRule rule) {
+        Service(BiConsumer<Object, Object> runner, DelegationRule rule, PythonThreads pythonThreads) {
             this.runner = runner;
             this.rule = rule;
+            this.pythonThreads = pythonThreads;
         }
 
         /** Runs or explains a query; waits for the return of the call, and rethrows its error. */
@@ -111,11 +115,13 @@ public final class QueryHook {
     }
 
     /** Returns a service; the prefixes are separated by spaces. See `query_hook.create_service`. */
-    public Service service(BiConsumer<Object, Object> runner, long threshold, boolean delegatesSmall, double minExchanges,
-            Predicate<Object> engine, boolean hasSinkOptions, String prefixes, long hintLower, long hintUpper) {
+    public Service service(BiConsumer<Object, Object> runner, GatewayServer server, long threshold, boolean delegatesSmall,
+            double minExchanges, Predicate<Object> engine, boolean hasSinkOptions, String prefixes, long hintLower,
+            long hintUpper) {
         long[] hintBounds = {hintLower, hintUpper};
-        return new Service(runner, new DelegationRule(threshold, delegatesSmall, minExchanges, engine, hasSinkOptions,
-                prefixes.split(" "), hintBounds));
+        DelegationRule rule = new DelegationRule(threshold, delegatesSmall, minExchanges, engine, hasSinkOptions,
+                prefixes.split(" "), hintBounds);
+        return new Service(runner, rule, new PythonThreads(server));
     }
 
     /** Installs the strategy in a session, its clones, and future sessions of the application. */

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.util.Utils;
 
 /** The SQL text of a query. Spark's parser stores it in the nodes that it creates. */
@@ -29,14 +30,36 @@ public final class SqlText {
         return text == null ? null : Utils.redact(session.sessionState().conf().stringRedactionPattern(), text);
     }
 
+    /** Whether the query is not part of an execution's plan, which reads its cached rows. */
+    public static boolean fillsCache(LogicalPlan query, String execution) {
+        QueryExecution queryExecution = queryExecution(execution);
+        return queryExecution != null && !isPart(query, queryExecution) && hasCachedRows(queryExecution.optimizedPlan());
+    }
+
+    private static boolean hasCachedRows(LogicalPlan plan) {
+        for (Object leaf : Catalyst.each(plan.collectLeaves())) {
+            if (leaf instanceof InMemoryRelation) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static QueryExecution queryExecution(String execution) {
+        return execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
+    }
+
+    private static boolean isPart(LogicalPlan query, QueryExecution execution) {
+        return Catalyst.nodes(execution.optimizedPlan()).contains(query);
+    }
+
     /**
      * Returns the plan of an execution before optimization, as the optimizer drops texts. Returns null if the query is not
      * part of the execution's plan, such as the query of cached rows, which has another text.
      */
     private static LogicalPlan logicalPlan(LogicalPlan query, String execution) {
-        QueryExecution queryExecution = execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
-        boolean isPart = queryExecution != null && Catalyst.nodes(queryExecution.optimizedPlan()).contains(query);
-        return isPart ? queryExecution.logical() : null;
+        QueryExecution queryExecution = queryExecution(execution);
+        return queryExecution != null && isPart(query, queryExecution) ? queryExecution.logical() : null;
     }
 
     /** Returns the text of the topmost node that has a text; null if the user has transformed the rows further. */
