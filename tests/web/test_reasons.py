@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.web.findings import reasons_of_time
+from penstock.web.causes import reasons_of_time
 from penstock.web.steps import Stage
 from tests.web.test_timing import step
 

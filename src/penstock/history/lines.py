@@ -15,6 +15,7 @@ from penstock.events import (
     GraphChanged,
     GraphPlanned,
     JobStateChanged,
+    OutputCompared,
     VertexChanged,
     VerticesCreated,
 )
@@ -78,6 +79,9 @@ class EventLines:
                 message = mask(str(error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
                 trace = mask(trace)[-_MAX_MESSAGE_CHARACTERS:]
                 yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
+            case OutputCompared(output, verdict, seconds, spark_seconds):
+                values = {"output": mask(output), "verdict": verdict}
+                yield {"type": "compared", **values, "seconds": seconds, "spark_seconds": spark_seconds}
             case JobStateChanged(state, pending):
                 self._job_state, self._pending_operators = state, pending
                 yield self._state_line()
@@ -221,6 +225,7 @@ def _progress_values(vertex: VertexSnapshot) -> dict[str, Any]:
         "timestamps": {state.value: at for state, at in vertex.timestamps.items()},
         "subpartitions": _grouped_sizes(list(vertex.subpartitions)),
         "subpartition_count": len(vertex.subpartitions),
+        **({"python_functions": list(vertex.python_functions)} if vertex.python_functions else {}),
     }
 
 
