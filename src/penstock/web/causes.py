@@ -37,9 +37,10 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     run_seconds = sum(end - start for start, end in busy)
     min_seconds, min_fraction = _MIN_WAIT
     only = "only " if run_seconds < _MIN_BUSY_FRACTION * seconds else ""
+    causes: list[str] = []
     if step.tasks_run and busy and (only or seconds - run_seconds >= max(min_seconds, min_fraction * seconds)):
-        yield "; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps)))
-    causes = [*_uneven_tasks(step, seconds), *_spill(step), *_waits_of_tasks(step), *_too_few_tasks(step)]
+        causes.append("; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps))))
+    causes += [*_uneven_tasks(step, seconds), *_spill(step), *_waits_of_tasks(step), *_core_use(step)]
     yield from causes
     if step.tasks_run and not causes:
         yield _work(step)
@@ -139,7 +140,7 @@ def _sum_or_none(values: Iterable[float | None]) -> float | None:
     return None if None in numbers else sum(filter(None, numbers))
 
 
-def _too_few_tasks(step: Step) -> Iterator[str]:
+def _core_use(step: Step) -> Iterator[str]:
     """Report a step whose longest stage has fewer tasks than cores, or whose tasks took turns on all cores."""
     if not step.cores or not step.stages:
         return
