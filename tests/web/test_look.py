@@ -64,9 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(folder: Path) -> Iterator[str]:
     port = free_port()
     store = JobStore(History(LocalFolder(folder)))
-    local_job = store.record(SIXTY)
-    assert local_job is not None
-    store.add(local_job, lambda _: None)  # a job of this process has links to Spark's pages
+    for record in [store.record(job.id) for job in store.summaries()]:
+        if record is not None and record.application:  # a job of this process has links to Spark's pages
+            store.add(record, lambda _: None)
     app = create_app(store, "token")
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
