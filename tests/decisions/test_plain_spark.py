@@ -58,7 +58,13 @@ def test_tasks_of_a_shuffle(size: int, cores: int, changes: dict[str, str], task
 
 @pytest.mark.parametrize(
     ("files", "size", "splittable", "cores", "tasks"),
-    [(1, 221 * MIB, 1, 2, 2), (1, 221 * MIB, 0, 2, 1), (1, 10 * MIB, 1, 8, 3), (1, 1024 * MIB, 1, 2, 8), (9, 9, 9, 2, 3)],
+    [
+        (1, 221 * MIB, 1, 2, 2),
+        (1, 221 * MIB, 0, 2, 1),
+        (1, 10 * MIB, 1, 8, 3),
+        (1, 1024 * MIB, 1, 2, 8),
+        (9, 9, 9, 2, 3),
+    ],
 )
 def test_tasks_of_files(files: int, size: int, splittable: int, cores: int, tasks: int) -> None:
     assert file_tasks(files, size, splittable, SparkSettings(AQE, cores)) == tasks
@@ -83,8 +89,10 @@ def test_tasks_of_files(files: int, size: int, splittable: int, cores: int, task
         (
             decision("source parallelism", 9, {"files": 1, "file bytes": 221 * MIB, "splittable files": 1}),
             AQE,
-            "Spark alone (estimate): 2 tasks, as it divides 1 file of 221.0 MiB among 2 cores, at most 128.0 MiB each "
-            "(spark.sql.files.maxPartitionBytes)",
+            (
+                "Spark alone (estimate): 2 tasks, as it divides 1 file of 221.0 MiB among 2 cores, at most 128.0 MiB each "
+                "(spark.sql.files.maxPartitionBytes)"
+            ),
         ),
         (decision("source parallelism", 9), AQE, None),
         (
@@ -92,17 +100,23 @@ def test_tasks_of_files(files: int, size: int, splittable: int, cores: int, task
             AQE,
             "Spark alone: the same broadcast, by the same statistics",
         ),
-        (decision("broadcast", "left", {"bytes": 5}), AQE, "Spark alone: the same broadcast, as the join hint asks for it"),
+        (
+            decision("broadcast", "left", {"bytes": 5}),
+            AQE,
+            "Spark alone: the same broadcast, as the join hint asks for it",
+        ),
         (
             decision("broadcast", "right", {"bytes": 5, "rows": 1}, option=BROADCAST_OPTION),
             AQE,
-            "Spark alone (estimate): it plans to shuffle both sides, as its statistics allow no broadcast; AQE turns the "
-            "join into a broadcast join only after it has measured a shuffled side below 10.0 MiB",
+            (
+                "Spark alone (estimate): it shuffles both sides, unless its statistics allow a broadcast when it plans; AQE turns "
+                "the join into a broadcast join only after it has measured a shuffled side below 10.0 MiB"
+            ),
         ),
         (
             decision("broadcast", "right", {"bytes": 5, "rows": 1}, option=BROADCAST_OPTION),
             WITHOUT_AQE,
-            "Spark alone: a join of both sides after a shuffle, as its statistics allow no broadcast",
+            "Spark alone (estimate): it shuffles both sides, unless its statistics allow a broadcast when it plans",
         ),
         (decision("broadcast", "not the left side", option=BROADCAST_OPTION), AQE, None),
         (decision("broadcast", "right", option=BROADCAST_OPTION, outcome={"instead": "shuffled"}), AQE, None),
@@ -129,8 +143,10 @@ def test_tasks_of_files(files: int, size: int, splittable: int, cores: int, task
         (
             decision("dynamic filter", "by the left side"),
             AQE,
-            "Spark alone (estimate): no filter by these keys, unless they are partition columns or the filtered side scans "
-            "more than 10.0 GiB",
+            (
+                "Spark alone (estimate): no filter by these keys, unless they are partition columns or the filtered side scans "
+                "more than 10.0 GiB"
+            ),
         ),
         (decision("sharing", "not inferred"), AQE, None),
         (decision("cancel", "cancelled"), AQE, None),

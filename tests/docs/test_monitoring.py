@@ -50,7 +50,9 @@ def test_alerts_are_complete(rule: dict[str, Any]) -> None:
 
 def test_labels_of_queries_exist() -> None:
     labels = {f"{instrument.label}" for instrument in vars(instruments).values() if hasattr(instrument, "label")}
-    grouped = {name.strip() for text in EXPRESSIONS for by in re.findall(r"by \(([^)]*)\)", text) for name in by.split(",")}
+    grouped = {
+        name.strip() for text in EXPRESSIONS for by in re.findall(r"by \(([^)]*)\)", text) for name in by.split(",")
+    }
     assert grouped <= labels | {"instance", "le"}
 
 

@@ -64,8 +64,10 @@ DATE = formatting.clock(100.0)
             [
                 (f"1.0 s faster than the last run ({DATE}): 9.0 s instead of 10.0 s", PAGE),
                 (
-                    f"1.0 s faster than plain Spark: 10.0 s instead of 11.0 s (in the run of {DATE}, where plain Spark ran "
-                    "the same queries afterwards, and neither committed)",
+                    (
+                        f"1.0 s faster than plain Spark: 10.0 s instead of 11.0 s (in the run of {DATE}, where plain Spark ran "
+                        "the same queries afterwards, and neither committed)"
+                    ),
                     "/ui/jobs/a",
                 ),
             ],
@@ -76,8 +78,10 @@ DATE = formatting.clock(100.0)
             run("b", 30.0, [(10.0, 5.0), (10.0, 6.5)]),
             [
                 (
-                    "1.5 s faster than plain Spark: 10.0 s instead of 11.5 s (in this run, where plain Spark ran the same "
-                    "queries afterwards, and neither committed)",
+                    (
+                        "1.5 s faster than plain Spark: 10.0 s instead of 11.5 s (in this run, where plain Spark ran the same "
+                        "queries afterwards, and neither committed)"
+                    ),
                     "",
                 )
             ],
@@ -91,8 +95,10 @@ DATE = formatting.clock(100.0)
             run("a", 21.0, [(10.0, 11.0)], query={"of_spark": True}),
             [
                 (
-                    f"Plain Spark took 11.0 s in the run of {DATE}, and Penstock 10.0 s without the last stage, which Spark "
-                    "runs after the job",
+                    (
+                        f"Plain Spark took 11.0 s in the run of {DATE}, and Penstock 10.0 s without the last stage, which Spark "
+                        "runs after the job"
+                    ),
                     "/ui/jobs/a",
                 )
             ],

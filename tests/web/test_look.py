@@ -235,7 +235,9 @@ def test_the_longest_step_is_in_view(chromium: Any, address: str, name: str, wid
     assert max(outside) <= 1, "the box is inside the visible part of the graph"
     durations = page.locator(".timeline .figures b").all_inner_texts()
     longest = page.locator(".timeline .longest")
-    assert float(longest.locator(".figures b").inner_text().split()[0]) == max(float(text.split()[0]) for text in durations)
+    assert float(longest.locator(".figures b").inner_text().split()[0]) == max(
+        float(text.split()[0]) for text in durations
+    )
     assert longest.locator(".what").evaluate("(text) => text.scrollHeight <= text.clientHeight + 1"), "all of its text"
 
 

@@ -114,7 +114,7 @@ def measured(*seconds: float, rows: Any = (), cpu: float, gc: float = 0.0, fetch
         (
             measured(*[2.5] * 8, cpu=19.0),
             {"cores": 2},
-            "its 8 tasks took turns on 2 cores, about 4 tasks each: more cores would shorten it",
+            "its 8 tasks took turns on 2 cores, about 4 each: more cores would shorten it",
         ),
         (measured(*[1.0] * 8, cpu=8.0), {"cores": 2}, "the work itself: 8.0 s of CPU in 8 tasks, evenly distributed"),
         (
@@ -128,7 +128,11 @@ def measured(*seconds: float, rows: Any = (), cpu: float, gc: float = 0.0, fetch
             "its slowest task took 9.0 s, the median 1.0 s; not by its rows: it read 11 rows, the median is 10",
         ),
         (measured(5.0, 5.0, cpu=6.0, gc=3.0), {}, "garbage collection took 3.0 s of the 10.0 s that its tasks ran"),
-        (measured(5.0, 5.0, cpu=6.0, fetch=3.0), {}, "waits for shuffled data took 3.0 s of the 10.0 s that its tasks ran"),
+        (
+            measured(5.0, 5.0, cpu=6.0, fetch=3.0),
+            {},
+            "waits for shuffled data took 3.0 s of the 10.0 s that its tasks ran",
+        ),
         (
             measured(5.0, 5.0, cpu=2.0),
             {"python_functions": ("price",)},

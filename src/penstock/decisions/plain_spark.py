@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 _ADAPTIVE, _COALESCE = "spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions."
 _SKEW, _BLOOM = "spark.sql.adaptive.skewJoin.", "spark.sql.optimizer.runtime.bloomFilter."
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-_BROADCAST, _ADAPTIVE_BROADCAST = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
+_BROADCAST, _ADAPTIVE_BROADCAST = (
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold",
+)
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _SORT_MERGE, _LOCAL_MAP = (
     "spark.sql.join.preferSortMergeJoin",
@@ -168,14 +171,11 @@ def _of_broadcast(decision: DecisionRecord, settings: SparkSettings) -> SparkAlt
         return None
     if "limit" in decision.values["figures"]:  # decided when the query was planned
         return SparkAlternative("the same broadcast, by the same statistics")
-    if not settings.is_on(_ADAPTIVE):
-        return SparkAlternative("a join of both sides after a shuffle, as its statistics allow no broadcast")
-    limit = show_bytes(settings.number(_ADAPTIVE_BROADCAST, settings.number(_BROADCAST, 10 << 20)))
-    return SparkAlternative(
-        "it plans to shuffle both sides, as its statistics allow no broadcast; AQE turns the join into a broadcast join "
-        f"only after it has measured a shuffled side below {limit}",
-        is_estimate=True,
-    )
+    text = "it shuffles both sides, unless its statistics allow a broadcast when it plans"
+    if settings.is_on(_ADAPTIVE):
+        limit = show_bytes(settings.number(_ADAPTIVE_BROADCAST, settings.number(_BROADCAST, 10 << 20)))
+        text += f"; AQE turns the join into a broadcast join only after it has measured a shuffled side below {limit}"
+    return SparkAlternative(text, is_estimate=True)
 
 
 def _of_join_algorithm(_: DecisionRecord, settings: SparkSettings) -> SparkAlternative | None:

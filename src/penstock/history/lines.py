@@ -75,13 +75,8 @@ class EventLines:
                 yield {"type": "vertex", "id": vertex.vertex.id, **_progress_values(vertex)}
             case DecisionRecorded(decision) | DecisionSettled(decision):
                 yield _decision_line(decision)
-            case ErrorOccurred(error, trace, vertex_id):
-                message = mask(str(error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
-                trace = mask(trace)[-_MAX_MESSAGE_CHARACTERS:]
-                yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
-            case OutputCompared(output, verdict, seconds, spark_seconds):
-                values = {"output": mask(output), "verdict": verdict}
-                yield {"type": "compared", **values, "seconds": seconds, "spark_seconds": spark_seconds}
+            case ErrorOccurred() | OutputCompared():
+                yield _error_line(event) if isinstance(event, ErrorOccurred) else _comparison_line(event)
             case JobStateChanged(state, pending):
                 self._job_state, self._pending_operators = state, pending
                 yield self._state_line()
@@ -194,6 +189,17 @@ def _mask_and_shorten(text: str) -> str:
 def _change_line(subject: str, before: str, after: str, node: int) -> dict[str, Any]:
     texts = {"what": _mask_and_shorten(subject), "before": _mask_and_shorten(before), "after": _mask_and_shorten(after)}
     return {"type": "change", **texts, "node": str(node)}
+
+
+def _error_line(event: ErrorOccurred) -> dict[str, Any]:
+    message = mask(str(event.error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
+    trace = mask(event.trace)[-_MAX_MESSAGE_CHARACTERS:]
+    return {"type": "exception", "message": message, "trace": trace, "vertex": event.vertex_id}
+
+
+def _comparison_line(event: OutputCompared) -> dict[str, Any]:
+    values = {"output": mask(event.output), "verdict": event.verdict}
+    return {"type": "compared", **values, "seconds": event.seconds, "spark_seconds": event.spark_seconds}
 
 
 def _decision_line(decision: Decision) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     only = "only " if run_seconds < _MIN_BUSY_FRACTION * seconds else ""
     causes: list[str] = []
     if step.tasks_run and busy and (only or seconds - run_seconds >= max(min_seconds, min_fraction * seconds)):
-        causes.append("; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps))))
+        causes.append(
+            "; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps)))
+        )
     causes += [*_uneven_tasks(step, seconds), *_spill(step), *_waits_of_tasks(step), *_core_use(step)]
     yield from causes
     if step.tasks_run and not causes:
@@ -152,13 +154,15 @@ def _core_use(step: Step) -> Iterator[str]:
     elif stage.tasks > step.cores and _concurrency(step) >= _MIN_CORES_FRACTION * step.cores:
         rounds = math.ceil(stage.tasks / step.cores)
         cores = show_count(step.cores, "core")
-        yield f"its {stage.tasks:,} tasks took turns on {cores}, about {rounds:,} tasks each: more cores would shorten it"
+        yield f"its {stage.tasks:,} tasks took turns on {cores}, about {rounds:,} each: more cores would shorten it"
 
 
 def _work(step: Step) -> str:
     """Describe a step whose time has no other cause than what its tasks compute."""
     cpu = _sum_or_none(stage.cpu_seconds for stage in step.stages)
-    time = f"{formatting.seconds(step.task_seconds)} of run time" if cpu is None else f"{formatting.seconds(cpu)} of CPU"
+    time = (
+        f"{formatting.seconds(step.task_seconds)} of run time" if cpu is None else f"{formatting.seconds(cpu)} of CPU"
+    )
     stage = max(step.stages, key=lambda stage: stage.total_seconds)
     is_even = len(stage.task_seconds) > 1 and stage.max_seconds <= _EVEN_FACTOR * statistics.mean(stage.task_seconds)
     return f"the work itself: {time} in {show_count(step.tasks_run, 'task')}{', evenly distributed' if is_even else ''}"

@@ -11,10 +11,10 @@ from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.graph import Side
 from penstock.web import formatting
 from penstock.web.causes import reasons_of_time
-from penstock.web.steps import Step, Timing
 
 if TYPE_CHECKING:
     from penstock.web.comparison import Comparison
+    from penstock.web.steps import Step, Timing
 
 _READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
 """Decisions with an estimate of the rows read, or of the fraction of rows that a filter retains."""

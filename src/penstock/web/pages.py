@@ -15,11 +15,11 @@ from penstock.decisions.plain_spark import spark_alternative
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE
 from penstock.web import formatting
+from penstock.web.causes import reasons_of_time
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
 from penstock.web.charts.step import Lanes, subpartition_bars
 from penstock.web.comparison import Comparison
-from penstock.web.causes import reasons_of_time
 from penstock.web.findings import findings
 from penstock.web.gains import gains
 from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, sorted_steps

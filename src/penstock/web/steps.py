@@ -26,9 +26,9 @@ _MIN_GAP = 0.05
 class Stage:
     """A Spark stage of a step: the number of tasks that ran, their total run time, and each recorded task's run time.
 
-    Of many tasks, only the first are recorded. Run times exclude sending a task and fetching its result. `task_rows` are
-    the rows that each recorded task read. Of the total, `cpu_seconds` are CPU time, `gc_seconds` garbage collection, and
-    `fetch_seconds` waits for shuffled data; None in logs of older releases.
+    Of many tasks, only the first are recorded. Run times exclude sending a task and fetching its result. `task_rows`
+    are the rows that each recorded task read. Of the total, `cpu_seconds` are CPU time, `gc_seconds` garbage
+    collection, and `fetch_seconds` waits for shuffled data; None in logs of older releases.
     """
 
     id: int
