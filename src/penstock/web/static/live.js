@@ -4,7 +4,7 @@
 const live = document.getElementById("live");
 const connection = document.getElementById("connection");
 const ZOOM_LEVELS = [0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6, 2];
-const MIN_INITIAL_ZOOM = 0.6; // below it, the text of the graph is too small to read
+const MIN_INITIAL_ZOOM = 0.7; // below it, the text of the graph is too small to read
 let zoom = null; // scale of the graph; null until the page is shown
 let shown = null; // offsets of the graph to which the script scrolled last; the user has scrolled if they differ
 
