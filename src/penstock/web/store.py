@@ -109,7 +109,7 @@ class JobStore:
 
     def compared(self, record: JobRecord, earlier: Sequence[Summary]) -> JobRecord | None:
         """Return the latest of a job and `earlier` runs that plain Spark ran as well; each ended run is read once."""
-        if record.compared:
+        if record.spark_seconds is not None:
             return record
         for job in earlier:
             if job.id not in self._was_compared and job.state in END_STATES:
