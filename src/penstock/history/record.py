@@ -413,10 +413,10 @@ class JobRecord:
         seconds = [output.spark_seconds for output in self.compared if output.spark_seconds is not None]
         return sum(seconds) if seconds and len(seconds) == len(self.compared) else None
 
-    def summary(self, last_seconds: float | None = None) -> JobSummary:
-        """Return the summary of the job; `last_seconds` is the duration of its previous run; None if there is none."""
+    def summary(self) -> JobSummary:
+        """Return the summary of the job, without the duration of its previous run."""
         tasks = sum(vertex.tasks or 0 for vertex in self.vertices.values())
-        return JobSummary.of(self.decisions, tasks, self.seconds(time.time()), last_seconds)
+        return JobSummary.of(self.decisions, tasks, self.seconds(time.time()))
 
 
 def _partitioner(text: str) -> Partitioner:
