@@ -17,6 +17,7 @@ from penstock.events import (
     GraphPlanned,
     JobEventBus,
     JobStateChanged,
+    OutputCompared,
     VertexChanged,
     VertexSnapshot,
     VerticesCreated,
@@ -187,6 +188,14 @@ def test_a_secret_after_a_long_secret_is_masked() -> None:
         error, trace = ValueError(long_secret + "a" * gap + " " + short_secret), f"{short_secret} {long_secret}"
         (line,) = lines(ErrorOccurred(error, trace + "a" * (gap - 20), "v2", at=3.0))
         assert not re.search("hun|nter2", json.dumps(line))
+
+
+def test_comparison_with_plain_spark() -> None:
+    job = JobRecord()
+    job.apply_all(lines(OutputCompared("out", "equal", 2.0, 3.0), OutputCompared("other", "equal", 2.0, 4.0)))
+    assert (job.seconds_without_comparison(9.0), job.spark_seconds) == (2.0, 7.0)
+    job.apply_all(lines(OutputCompared("third", "computed by Spark", 2.0, None)))
+    assert job.spark_seconds is None
 
 
 @pytest.fixture

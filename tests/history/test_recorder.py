@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Environment
+from penstock.decisions.plain_spark import spark_alternative
 from penstock.entry.observer import record_of
 from penstock.errors import JobError
 from penstock.history.event_log import EventLog, LocalFolder
@@ -61,6 +62,29 @@ def test_job_is_recorded_with_its_decisions(spark: SparkSession, tmp_path: Path)
     assert any("broadcast" in change.sentence for change in record.changes)
     assert record.config["rest.token"]["value"] == "******"
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
+
+
+def pass_on(batches: Any) -> Iterator[Any]:
+    yield from batches
+
+
+def test_what_spark_alone_does_is_recorded(spark: SparkSession, tmp_path: Path) -> None:
+    env = watched(spark, tmp_path, **{"execution.shadow": "report"})
+    env.collect(revenue(spark, lambda users: users.mapInPandas(pass_on, users.schema)))
+    record = History(LocalFolder(tmp_path)).record(env.last_job.id)
+    settings = record.spark_settings
+    assert settings is not None
+    assert settings.cores == spark.sparkContext.defaultParallelism
+    assert settings.shuffle_partitions == int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    alternatives = {decision.kind: spark_alternative(decision, settings) for decision in record.decisions}
+    assert alternatives["broadcast"] is not None
+    assert [(output.output, output.verdict) for output in record.compared] == [("collect", "equal")]
+    assert record.spark_seconds is not None
+    assert record.seconds_without_comparison(0.0) + record.spark_seconds < record.seconds(0.0)
+    functions = [vertex.python_functions for vertex in record.vertices.values() if vertex.python_functions]
+    assert functions == [("pass_on",)]
+    stages = [stage for stages in record.stages.values() for stage in stages if stage.tasks]
+    assert all(stage.cpu_seconds and stage.gc_seconds is not None for stage in stages)
 
 
 def test_error_of_a_failed_job_is_recorded_without_secrets(spark: SparkSession, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ SIXTY, RUNNING = "60" * 6, "a1" * 6
 def sixty_steps() -> list[Any]:
     """Return the events of a job of 60 steps with long names, each of which reads up to three other steps."""
     lines = events(name="sixty steps", job_id=SIXTY)[:1]
+    lines[0]["application"] = {"id": "local-1", "page": "http://driver:4040"}
     lines.append({"type": "nodes", "at": 1.0, "nodes": [node(n, f"operator {n}") for n in range(60)]})
     edges, vertices = [], []
     for n in range(60):
@@ -62,7 +63,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     port = free_port()
-    app = create_app(JobStore(History(LocalFolder(folder))), "token")
+    store = JobStore(History(LocalFolder(folder)))
+    for record in [store.record(job.id) for job in store.summaries()]:
+        if record is not None and record.application:  # a job of this process has links to Spark's pages
+            store.add(record, lambda _: None)
+    app = create_app(store, "token")
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
     )
@@ -190,6 +195,50 @@ def test_focus_is_visible(chromium: Any, address: str) -> None:
     for _ in range(3):
         page.keyboard.press("Tab")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_legend_has_the_colours_of_the_timeline(chromium: Any, address: str, scheme: str) -> None:
+    page = opened(chromium, address, PAGES["TPC-H Q9"], 1280, color_scheme=scheme)
+    colours = page.evaluate(
+        """() => [["busy", ".time .busy"], ["wait", ".time .run"], ["idle", ".time .idle"]].map(([key, bar]) => [
+            getComputedStyle(document.querySelector(`.legend .${key}-key`)).backgroundColor,
+            getComputedStyle(document.querySelector(bar)).fill,
+        ])"""
+    )
+    assert all(key == bar for key, bar in colours)
+    texts = " ".join(page.locator("section:has(#timeline) .quiet").all_inner_texts()).lower()
+    assert not {"dark", "light", "grey"} & set(texts.replace(":", " ").replace(";", " ").split())
+
+
+@pytest.mark.parametrize("name", ["TPC-H Q9", "TPC-DS Q64", "sixty steps"])
+def test_table_of_steps_is_complete(chromium: Any, address: str, name: str) -> None:
+    page = opened(chromium, address, PAGES[name], 1280)
+    hidden = page.evaluate(
+        """() => { const area = document.querySelector(".steps").parentElement;
+                   return area.scrollWidth - area.clientWidth; }"""
+    )
+    assert hidden == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["TPC-H Q9", "TPC-DS Q64", "sixty steps"])
+def test_the_longest_step_is_in_view(chromium: Any, address: str, name: str, width: int) -> None:
+    page = opened(chromium, address, PAGES[name], width)
+    outside = page.evaluate(
+        """() => {
+            const area = document.querySelector(".graph").getBoundingClientRect();
+            const box = document.querySelector(".graph .longest rect").getBoundingClientRect();
+            return [area.left - box.left, box.right - area.right, area.top - box.top, box.bottom - area.bottom];
+        }"""
+    )
+    assert max(outside) <= 1, "the box is inside the visible part of the graph"
+    durations = page.locator(".timeline .figures b").all_inner_texts()
+    longest = page.locator(".timeline .longest")
+    assert float(longest.locator(".figures b").inner_text().split()[0]) == max(
+        float(text.split()[0]) for text in durations
+    )
+    assert longest.locator(".what").evaluate("(text) => text.scrollHeight <= text.clientHeight + 1"), "all of its text"
 
 
 def test_zoom_of_the_graph(chromium: Any, address: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.web.findings import reasons_of_time
+from penstock.web.causes import reasons_of_time
 from penstock.web.steps import Stage
 from tests.web.test_timing import step
 
@@ -21,12 +21,18 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
     [
         (
             step("a", (0, 6), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
-            ["its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average"],
+            [
+                "the work itself: 9.0 s of run time in 2 tasks, evenly distributed",
+                "its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average",
+            ],
         ),
         # Spark's total excludes a part of the tasks' time
         (
             step("a", (0, 6), stages=(ran(4.0, 5.0, total=6.0),), busy=((0, 5),)),
-            ["its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average"],
+            [
+                "the work itself: 9.0 s of run time in 2 tasks, evenly distributed",
+                "its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average",
+            ],
         ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
@@ -44,31 +50,37 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
         (
             step("a", (0, 10), stages=(ran(1.0, 1.0, 9.0),)),
             [
-                "rows are skewed: its slowest task took 9.0 s, the median 1.0 s",
+                "its slowest task took 9.0 s, the median 1.0 s",
                 "its 3 tasks ran for 11.0 s in total; 1.1 ran in parallel on average",
             ],
         ),
         # 200 of 1,000 tasks were recorded
         (
             step("a", (0, 100), stages=(ran(*[1.0] * 200, tasks=1000, total=1000.0),)),
-            ["its 1,000 tasks ran for 16 min 40 s in total; 10.0 ran in parallel on average"],
+            [
+                "the work itself: 16 min 40 s of run time in 1,000 tasks, evenly distributed",
+                "its 1,000 tasks ran for 16 min 40 s in total; 10.0 ran in parallel on average",
+            ],
         ),
         (
             step("a", (0, 20), stages=(ran(*[1.0] * 199, 9.0, tasks=1000, total=1008.0),)),
             [
-                "rows are skewed: the slowest of its first 200 tasks took 9.0 s, the median 1.0 s",
+                "the slowest of its first 200 tasks took 9.0 s, the median 1.0 s",
                 "its 1,000 tasks ran for 16 min 48 s in total; 50.4 ran in parallel on average",
             ],
         ),
         # differences between stages are not skew
         (
             step("a", (0, 10), stages=(ran(*[0.1] * 5), ran(3.0, 3.0, 3.0, number=2))),
-            ["its 8 tasks of 2 stages ran for 9.5 s in total; they ran sequentially"],
+            [
+                "the work itself: 9.5 s of run time in 8 tasks, evenly distributed",
+                "its 8 tasks of 2 stages ran for 9.5 s in total; they ran sequentially",
+            ],
         ),
         (
             step("a", (0, 10), stages=(ran(2.0, 2.0, 2.0), ran(0.1, 0.1, 2.5, number=2))),
             [
-                "rows are skewed: its slowest task took 2.5 s, the median 0.10 s",
+                "its slowest task took 2.5 s, the median 0.10 s",
                 "its 6 tasks of 2 stages ran for 8.7 s in total; they ran sequentially",
             ],
         ),
@@ -85,6 +97,57 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
 )
 def test_reasons_of_time(slow: Any, expected: Any) -> None:
     assert list(reasons_of_time(slow, [slow, step("b", (0, 1), rows_in=2)])) == expected
+
+
+def measured(*seconds: float, rows: Any = (), cpu: float, gc: float = 0.0, fetch: float = 0.0) -> Stage:
+    """Return a stage with Spark's totals of its CPU time, garbage collection and waits for shuffled data."""
+    return Stage(1, len(seconds), sum(seconds), seconds, tuple(rows), cpu, gc, fetch)
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "expected"),
+    [
+        (measured(5.0, 5.0, cpu=9.0), {}, "the work itself: 9.0 s of CPU in 2 tasks, evenly distributed"),
+        (measured(1.0, 9.0, cpu=9.0), {}, "the work itself: 9.0 s of CPU in 2 tasks"),
+        (measured(10.0, cpu=9.0), {"cores": 2}, "a single task ran for 10.0 s on only 1 of 2 cores"),
+        (measured(5.0, 5.0, cpu=9.0), {"cores": 8}, "2 tasks ran for 10.0 s on only 2 of 8 cores"),
+        (
+            measured(*[2.5] * 8, cpu=19.0),
+            {"cores": 2},
+            "its 8 tasks took turns on 2 cores, about 4 each: more cores would shorten it",
+        ),
+        (measured(*[1.0] * 8, cpu=8.0), {"cores": 2}, "the work itself: 8.0 s of CPU in 8 tasks, evenly distributed"),
+        (
+            measured(1.0, 1.0, 9.0, rows=(10, 10, 95), cpu=10.0),
+            {},
+            "its slowest task took 9.0 s, the median 1.0 s; the rows are skewed: it read 95 rows, the median is 10",
+        ),
+        (
+            measured(1.0, 1.0, 9.0, rows=(10, 10, 11), cpu=10.0),
+            {},
+            "its slowest task took 9.0 s, the median 1.0 s; not by its rows: it read 11 rows, the median is 10",
+        ),
+        (measured(5.0, 5.0, cpu=6.0, gc=3.0), {}, "garbage collection took 3.0 s of the 10.0 s that its tasks ran"),
+        (
+            measured(5.0, 5.0, cpu=6.0, fetch=3.0),
+            {},
+            "waits for shuffled data took 3.0 s of the 10.0 s that its tasks ran",
+        ),
+        (
+            measured(5.0, 5.0, cpu=2.0),
+            {"python_functions": ("price",)},
+            "8.0 s of the 10.0 s that its tasks ran passed outside of Spark's threads, while Python ran price",
+        ),
+        (
+            measured(5.0, 5.0, cpu=2.0),
+            {},
+            "8.0 s of the 10.0 s that its tasks ran passed outside of Spark's threads, in waits for files, or for other processes",
+        ),
+    ],
+)
+def test_causes_from_the_measurements_of_tasks(stage: Stage, more: Any, expected: str) -> None:
+    slow = step("a", (0, 10), stages=(stage,), rows_in=9, **more)
+    assert next(reasons_of_time(slow, [slow])) == expected
 
 
 def test_wait_while_other_steps_run() -> None:
@@ -107,8 +170,8 @@ def test_wait_while_other_steps_run() -> None:
                 )
             ],
         ),
-        (10.0, (1.0, 9.5), []),  # too small a fraction of its duration
-        (1.0, (0.2, 0.95), []),  # too short
+        (10.0, (1.0, 9.5), ["the work itself: 8.5 s of run time in 1 task"]),  # too small a fraction of its duration
+        (1.0, (0.2, 0.95), ["the work itself: 0.75 s of run time in 1 task"]),  # too short
     ],
 )
 def test_long_waits_of_a_busy_step(seconds: float, busy: Any, expected: list[str]) -> None:

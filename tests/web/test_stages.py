@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,4 +47,4 @@ def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
 )
 def test_stages_count_all_of_their_tasks(tasks: Any, totals: Any, expected: Any) -> None:
     recorded, stages = loaded([task(0, seconds) | {"stage": stage} for stage, seconds in tasks], totals)
-    assert stages_of(recorded, stages) == expected
+    assert tuple(replace(stage, task_rows=()) for stage in stages_of(recorded, stages)) == expected

@@ -106,6 +106,22 @@ def test_digests_follow_the_list_of_jobs(tmp_path: Path) -> None:
     assert len(store.digests()) == len(store._digests) == 2
 
 
+def test_the_latest_run_that_plain_spark_ran_as_well() -> None:
+    store, runs = JobStore(), []
+    for number in range(4):
+        runs.append(record(job_id=f"{number:012x}"))
+        runs[-1].started = float(number)
+        store.add(runs[-1], lambda _: None)
+    compared = {"type": "compared", "at": 1.0, "output": "o", "verdict": "equal", "seconds": 1.0, "spark_seconds": 2.0}
+    for run in runs[:2]:
+        run.apply(compared)
+    assert store.compared(runs[3], store.earlier(runs[3])) is runs[1]
+    assert store.compared(runs[0], store.earlier(runs[0])) is runs[0]
+    runs[3].apply(compared | {"spark_seconds": None})
+    assert store.compared(runs[3], store.earlier(runs[3])) is runs[1], "plain Spark has not run all outputs of this run"
+    assert store.compared(runs[2], []) is None
+
+
 def test_logs_are_read_outside_the_event_loop(tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
 

@@ -111,7 +111,7 @@ def test_step_from_a_record() -> None:
     assert (first.number, first.span, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
     assert (first.rows_in, first.rows_out, first.spilled) == (9, 50, 42)
-    assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2)),)
+    assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2), (2, 2, 2)),)
     assert second.inputs == ("v1",)
     assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "without recorded tasks"
 

@@ -45,6 +45,7 @@ class VertexSnapshot:
     `tasks` is the number of tasks that ran, None if unknown or if nothing had to run. Bytes and rows are None if
     unknown; bytes of sources and of broadcasts are estimates. `subpartitions` are the bytes of each subpartition, or of
     a broadcast; empty if unknown, and for sinks. `timestamps` has the start of each state, in seconds since the epoch.
+    `python_functions` are the names of its Python functions.
     """
 
     vertex: JobVertex
@@ -57,6 +58,7 @@ class VertexSnapshot:
     rows_out: int | None = None
     subpartitions: Sequence[int] = ()
     timestamps: Mapping[ExecutionState, float] = field(default_factory=dict)
+    python_functions: Sequence[str] = ()
 
     @property
     def seconds(self) -> float:
@@ -123,6 +125,20 @@ class DecisionSettled(JobStatusEvent):
     """The outcome of a decision, or the actual value of its estimate, was updated."""
 
     decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCompared(JobStatusEvent):
+    """An output was compared with plain Spark, which ran its query after Penstock.
+
+    `seconds` is the duration of the job until the comparison, and `spark_seconds` that of the output's query on plain
+    Spark; None if unknown. `verdict` is the result of the comparison, see `penstock.shadow.comparison.Verdict`.
+    """
+
+    output: str
+    verdict: str
+    seconds: float | None
+    spark_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from penstock.events import (
     GraphChanged,
     GraphPlanned,
     JobStateChanged,
+    OutputCompared,
     VertexChanged,
     VerticesCreated,
 )
@@ -74,10 +75,8 @@ class EventLines:
                 yield {"type": "vertex", "id": vertex.vertex.id, **_progress_values(vertex)}
             case DecisionRecorded(decision) | DecisionSettled(decision):
                 yield _decision_line(decision)
-            case ErrorOccurred(error, trace, vertex_id):
-                message = mask(str(error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
-                trace = mask(trace)[-_MAX_MESSAGE_CHARACTERS:]
-                yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
+            case ErrorOccurred() | OutputCompared():
+                yield _error_line(event) if isinstance(event, ErrorOccurred) else _comparison_line(event)
             case JobStateChanged(state, pending):
                 self._job_state, self._pending_operators = state, pending
                 yield self._state_line()
@@ -192,6 +191,17 @@ def _change_line(subject: str, before: str, after: str, node: int) -> dict[str, 
     return {"type": "change", **texts, "node": str(node)}
 
 
+def _error_line(event: ErrorOccurred) -> dict[str, Any]:
+    message = mask(str(event.error))[:_MAX_MESSAGE_CHARACTERS]  # masked before the cut, which may halve a secret
+    trace = mask(event.trace)[-_MAX_MESSAGE_CHARACTERS:]
+    return {"type": "exception", "message": message, "trace": trace, "vertex": event.vertex_id}
+
+
+def _comparison_line(event: OutputCompared) -> dict[str, Any]:
+    values = {"output": mask(event.output), "verdict": event.verdict}
+    return {"type": "compared", **values, "seconds": event.seconds, "spark_seconds": event.spark_seconds}
+
+
 def _decision_line(decision: Decision) -> dict[str, Any]:
     values = {name: _mask_texts(value) for name, value in decision.as_dict().items()}
     return {"type": "decision", "index": decision.id, **values, "nodes": [str(node) for node in decision.nodes]}
@@ -221,6 +231,7 @@ def _progress_values(vertex: VertexSnapshot) -> dict[str, Any]:
         "timestamps": {state.value: at for state, at in vertex.timestamps.items()},
         "subpartitions": _grouped_sizes(list(vertex.subpartitions)),
         "subpartition_count": len(vertex.subpartitions),
+        **({"python_functions": list(vertex.python_functions)} if vertex.python_functions else {}),
     }
 
 

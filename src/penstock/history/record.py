@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from penstock.decisions.plain_spark import SparkSettings
 from penstock.decisions.record import DecisionRecord, JobSummary
 from penstock.events import ExecutionState
 from penstock.graph.labels import edge_label
@@ -131,6 +132,7 @@ class VertexRecord:
     timestamps: Mapping[str, float] = field(default_factory=dict)
     subpartitions: tuple[int, ...] = ()
     subpartition_count: int = 0
+    python_functions: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> VertexRecord:
@@ -148,7 +150,7 @@ class VertexRecord:
         for name in ("max_parallelism", "parallelism", "tasks", "bytes_in", "bytes_out", "rows_out"):
             if name in decoded:
                 decoded[name] = _decode_figure(decoded[name])
-        for name in ("nodes", "subpartitions"):
+        for name in ("nodes", "subpartitions", "python_functions"):
             if name in decoded:
                 decoded[name] = tuple(decoded[name])
         if "inputs" in decoded:
@@ -197,6 +199,20 @@ class StageRecord:
     seconds: float  # run time of all tasks together
     rows_in: int
     spilled: int  # bytes on disk
+    cpu_seconds: float | None = None
+    gc_seconds: float | None = None
+    fetch_seconds: float | None = None
+    """CPU time, garbage collection, and waits for shuffled data; None in logs of older releases."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRecord:
+    """The comparison of an output with plain Spark, see `penstock.events.OutputCompared`."""
+
+    output: str
+    verdict: str
+    seconds: float | None
+    spark_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +265,7 @@ class JobRecord:
     of the Spark application and the address of its UI. `nodes` and `edges` are the current stream graph, by id;
     `vertices` are the created job vertices, in order. `tasks` and `stages` are those of ended vertices, by vertex id.
     `host` and `pid` identify the driver, `spark` is Spark's version, `pending` counts the operators without a vertex.
+    `compared` has the comparisons with plain Spark, and `spark_settings` Spark's settings, None if not recorded.
     """
 
     id: str = "?"
@@ -261,6 +278,7 @@ class JobRecord:
     pid: int = 0
     pending: int = 0
     spark: str = ""
+    spark_settings: SparkSettings | None = None
     config: dict[str, dict[str, str]] = field(default_factory=dict)
     query: dict[str, Any] | None = None
     application: dict[str, Any] | None = None
@@ -273,6 +291,7 @@ class JobRecord:
     changes: list[ChangeRecord] = field(default_factory=list)
     refused: list[RefusedRecord] = field(default_factory=list)
     exceptions: list[ErrorRecord] = field(default_factory=list)
+    compared: list[ComparedRecord] = field(default_factory=list)
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
     """Increases with every applied event."""
@@ -312,7 +331,10 @@ class JobRecord:
     def _on_job(self, event: Event) -> None:
         for key in ("id", "name", "started", "host", "pid", "spark", "config"):
             setattr(self, key, event[key])
-        self.query, self.application = event.get("query"), event.get("application")  # absent in logs of older releases
+        # Logs of older releases lack the following values.
+        self.query, self.application = event.get("query"), event.get("application")
+        if settings := event.get("spark_settings"):
+            self.spark_settings = SparkSettings(settings, event["cores"])
 
     def _on_state(self, event: Event) -> None:
         self.state, self.pending = event["state"], event["pending"]
@@ -350,6 +372,9 @@ class JobRecord:
     def _on_exception(self, event: Event) -> None:
         self.exceptions.append(_load(ErrorRecord, event))
 
+    def _on_compared(self, event: Event) -> None:
+        self.compared.append(_load(ComparedRecord, event))
+
     @property
     def is_ended(self) -> bool:
         """Whether the job has ended."""
@@ -378,10 +403,20 @@ class JobRecord:
         """Return the seconds from the start of the job to its end, or to the time `now` if it has not ended."""
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)
 
-    def summary(self, last_seconds: float | None = None) -> JobSummary:
-        """Return the summary of the job; `last_seconds` is the duration of its previous run; None if there is none."""
+    def seconds_without_comparison(self, now: float) -> float:
+        """Return `seconds` without the time in which plain Spark ran the queries as well, to compare the rows."""
+        return next((output.seconds for output in self.compared if output.seconds is not None), self.seconds(now))
+
+    @property
+    def spark_seconds(self) -> float | None:
+        """The seconds that plain Spark took for all outputs of the job; None if it did not run all of them."""
+        seconds = [output.spark_seconds for output in self.compared if output.spark_seconds is not None]
+        return sum(seconds) if seconds and len(seconds) == len(self.compared) else None
+
+    def summary(self) -> JobSummary:
+        """Return the summary of the job, without the duration of its previous run."""
         tasks = sum(vertex.tasks or 0 for vertex in self.vertices.values())
-        return JobSummary.of(self.decisions, tasks, self.seconds(time.time()), last_seconds)
+        return JobSummary.of(self.decisions, tasks, self.seconds(time.time()))
 
 
 def _partitioner(text: str) -> Partitioner:

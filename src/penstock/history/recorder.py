@@ -10,11 +10,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.base.masking import mask, mask_value
+from penstock.decisions.plain_spark import SETTING_NAMES
 from penstock.events import VertexChanged
 from penstock.execution.context import spark_job_group
 from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
-from penstock.spark.run.jobs import application, stage_figures, stages_of, tasks_of
+from penstock.spark.bridge.settings import effective_settings
+from penstock.spark.run.jobs import application, cluster_cores, stage_figures, stages_of, tasks_of
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
@@ -61,6 +63,8 @@ class JobRecorder:
             "config": _option_values(config),
             "query": _query_values(job.origin),
             "application": None if bridge is None else asdict(application(bridge)),
+            "spark_settings": {} if bridge is None else effective_settings(bridge.session, SETTING_NAMES),
+            "cores": 0 if bridge is None else cluster_cores(bridge),
         }
         self._apply_and_write([header])
 

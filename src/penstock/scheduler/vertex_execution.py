@@ -55,7 +55,8 @@ class VertexExecution:
         if vertex.tail_id in self._context.plan.sink_stages or self._runner.sinks.skip_report(vertex) is not None:
             return VertexSetup()  # the vertex reads no rows
         decided = self._decider.decide(execution.vertex, inferred)
-        execution.record(parallelism=decided.parallelism, reason=decided.reason, bytes_in=decided.bytes_in)
+        figures = {"parallelism": decided.parallelism, "reason": decided.reason, "bytes_in": decided.bytes_in}
+        execution.record(**figures, python_functions=decided.python_functions)
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:

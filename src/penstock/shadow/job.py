@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.decisions.log import DecisionKind
 from penstock.engine.registry import native_engine
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
-from penstock.events import ExecutionState
+from penstock.events import ExecutionState, OutputCompared
 from penstock.planner.outputs import Output
 from penstock.planner.whole_queries import NativeQuery, SparkQuery, single_task_choice
 from penstock.scheduler.job import Job
@@ -159,6 +159,12 @@ class ShadowedJob(Job):
             if self._ending.effective_cancel_reason:
                 raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._ending.effective_cancel_reason)
             self._finish_report()
+            for comparison in self.report.comparisons:
+                self._event_bus.emit(
+                    OutputCompared(
+                        comparison.output, comparison.verdict.value, comparison.seconds, comparison.plain_seconds
+                    )
+                )
 
     def _compare_failures(self, remaining: Sequence[WatchedOutput], error: BaseException) -> None:
         """Run the queries of outputs without a verdict on plain Spark, until a run fails with the error of the job."""

@@ -183,7 +183,7 @@ def _figures(
         return sum(figure(step) or 0 for step in old_steps), sum(figure(step) or 0 for step in new_steps)
 
     old, new = before.summary(), after.summary()
-    seconds = before.seconds(now), after.seconds(now)
+    seconds = before.seconds_without_comparison(now), after.seconds_without_comparison(now)
     yield _figure("Seconds", *seconds, formatting.seconds)
     idle = Timing.of(old_steps, seconds[0]).idle_seconds, Timing.of(new_steps, seconds[1]).idle_seconds
     yield _figure(_IDLE_FIGURE, *idle, formatting.seconds)

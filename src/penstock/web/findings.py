@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstock.base.units import show_bytes, show_count
 from penstock.decisions.log import DecisionKind
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.web import formatting
-from penstock.web.steps import Interval, Step, Timing, merge_intervals
+from penstock.web.causes import reasons_of_time
 
 if TYPE_CHECKING:
     from penstock.web.comparison import Comparison
+    from penstock.web.steps import Step, Timing
 
-SKEW_FACTOR = 4.0
-"""A task or a subpartition is marked as skewed if it is more than this many times the median."""
-_MIN_BUSY_FRACTION = 0.5
-"""If the tasks of a step ran for less than this fraction of the step's duration, the step mostly waited."""
-_MIN_WAIT = (0.3, 0.2)
-"""For steps that mostly ran, a wait is reported if it reaches both limits: seconds, and a fraction of the duration."""
-_MIN_SECONDS = 0.1  # the shortest duration to report
-_MIN_DELAY_FRACTION = 0.2
-"""The smallest fraction of the duration of a step that a slow task must take to delay the step."""
 _READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
 """Decisions with an estimate of the rows read, or of the fraction of rows that a filter retains."""
 _MAX_REMAINING_FRACTION = 0.9
@@ -214,76 +204,3 @@ def _fallback_or_option(decision: DecisionRecord) -> str:
     if not decision.instead:
         return "" if decision.option is None else f"change with {formatting.setting(decision.option)}"
     return f"instead: {decision.instead}" + (f", because {decision.because}" if decision.because else "")
-
-
-def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
-    """Explain the duration of a step, the most important reason first."""
-    seconds = step.seconds or 0.0
-    busy = _busy_within_span(step)
-    run_seconds = sum(end - start for start, end in busy)
-    min_seconds, min_fraction = _MIN_WAIT
-    only = "only " if run_seconds < _MIN_BUSY_FRACTION * seconds else ""
-    if step.tasks_run and busy and (only or seconds - run_seconds >= max(min_seconds, min_fraction * seconds)):
-        yield "; ".join((f"its tasks ran for {only}{formatting.seconds(run_seconds)}", *_waits(step, busy, steps)))
-    yield from _skew(step, seconds)
-    if step.spilled:
-        yield f"{show_bytes(step.spilled)} did not fit into memory and was spilled to disk"
-    if step.rows_in:
-        others = [other.rows_in or 0 for other in steps if other.id != step.id]
-        rank = " (more than any other step)" if others and step.rows_in > max(others) else ""
-        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
-        output = "" if step.rows_out is None else f" and wrote {formatting.rows(step.rows_out)}, {step.output_size}"
-        aggregated = ", partially aggregated" if " partial aggregate" in step.label else ""
-        yield f"it read {formatting.rows(step.rows_in)}{size}{rank}{output}{aggregated}"
-    if step.tasks_run > 1:
-        busy_seconds = sum(end - start for start, end in step.busy)
-        concurrency = step.task_seconds / busy_seconds if busy_seconds else 1.0
-        tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
-        where = f" of {stages} stages" if stages > 1 else ""
-        parallel = f"; {concurrency:.1f} ran in parallel on average" if concurrency > 1 else "; they ran sequentially"
-        early = ", some before the step started," if busy_seconds - run_seconds >= _MIN_SECONDS else ""
-        yield f"its {tasks}{where}{early} ran for {formatting.seconds(step.task_seconds)} in total{parallel}"
-
-
-def _busy_within_span(step: Step) -> list[Interval]:
-    """Return the busy intervals within the step's span; tasks that fetch keys for its filters may run earlier."""
-    began, ended = step.span or (0.0, 0.0)
-    clipped = ((max(start, began), min(end, ended)) for start, end in step.busy)
-    return [(start, end) for start, end in clipped if end > start]
-
-
-def _waits(step: Step, busy: Sequence[Interval], steps: Sequence[Step]) -> Iterator[str]:
-    """Explain the time before, between and after the tasks of a step."""
-    began, ended = step.span or (0.0, 0.0)
-    last_end = busy[-1][1]
-    others = merge_intervals(times for other in steps if other.id != step.id for times in other.busy)
-    between = [(previous[1], following[0]) for previous, following in pairwise(busy)]
-    for position, gaps in (("before", [(began, busy[0][0])]), ("between", between)):
-        waited = sum(end - start for start, end in gaps)
-        overlap = sum(max(min(end, to) - max(start, at), 0.0) for start, end in others for at, to in gaps)
-        activity = "tasks of other steps ran" if overlap >= _MIN_BUSY_FRACTION * waited else "Spark planned the step"
-        if waited >= _MIN_SECONDS:
-            yield f"{formatting.seconds(waited)} passed {position} them, while {activity}"
-    if ended - last_end >= _MIN_SECONDS:
-        activity = (
-            "its rows were collected and the broadcast table was built"
-            if step.is_broadcast
-            else "its output was measured"
-        )
-        yield f"{formatting.seconds(ended - last_end)} passed after them, while {activity}"
-
-
-def _skew(step: Step, seconds: float) -> Iterator[str]:
-    """Report skew if a task took much longer than the median of its stage."""
-    skewed = [
-        stage
-        for stage in step.stages
-        if len(stage.task_seconds) > 2
-        and stage.max_seconds > max(SKEW_FACTOR * stage.median_seconds, _MIN_DELAY_FRACTION * seconds)
-    ]
-    if skewed:
-        worst = max(skewed, key=lambda stage: stage.max_seconds)
-        tasks = f"the slowest of its first {len(worst.task_seconds):,} tasks"
-        which = "its slowest task" if worst.is_complete else tasks
-        longest, median = formatting.seconds(worst.max_seconds), formatting.seconds(worst.median_seconds)
-        yield f"rows are skewed: {which} took {longest}, the median {median}"

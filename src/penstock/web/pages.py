@@ -11,16 +11,19 @@ from markupsafe import Markup
 
 import penstock
 from penstock.base.units import show_bytes, show_count
+from penstock.decisions.plain_spark import spark_alternative
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE
 from penstock.web import formatting
+from penstock.web.causes import reasons_of_time
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
 from penstock.web.charts.step import Lanes, subpartition_bars
 from penstock.web.comparison import Comparison
-from penstock.web.findings import findings, reasons_of_time
+from penstock.web.findings import findings
+from penstock.web.gains import gains
 from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, sorted_steps
-from penstock.web.steps import Step, Timing, steps_of
+from penstock.web.steps import Step, Timing, longest_step, steps_of
 
 if TYPE_CHECKING:
     from penstock.history.record import JobRecord, VertexRecord
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 _MAX_INLINE_BOXES = 600
 """The most steps and pending operators of a graph that is inlined in the page, with links and tooltips."""
 _MAX_TIMELINE_STEPS = 600
-"""The most steps that a timeline shows."""
+"""The most steps that a timeline shows, besides the longest step."""
 _MAX_BUSY_INTERVALS = 60
 """The most busy intervals of a step that its bar shows; the bar of a step with more shows none."""
 
@@ -92,10 +95,12 @@ def job(
     is_local: bool = False,
     last: JobRecord | None = None,
     earlier: Sequence[Summary] = (),
+    compared: JobRecord | None = None,
 ) -> str:
     """Return the page of a job; `is_local` says whether this process runs or ran the job, so Spark's pages show it.
 
     `last` is the latest earlier run that finished, None without it, and `earlier` are earlier runs, the latest first.
+    `compared` is the latest run whose queries plain Spark ran as well, None without one.
     """
     steps, decisions = steps_of(record, now), record.decisions
     timing = Timing.of(steps, record.seconds(now))
@@ -111,17 +116,27 @@ def job(
         query=query,
         may_cancel=may_cancel,
         spark_pages=(record.application or {}).get("page") if is_local else None,
-        summary=record.summary(None if last is None else last.seconds(now)),
+        summary=record.summary(),
+        gains=list(gains(record, now, last, compared, comparison_page)),
         findings=findings(steps, timing, decisions, comparison, record.id, comparison_page),
         graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped by draw_graph
+        longest=longest_step(steps),
         timing=timing,
         axis=Markup(bars.axis(timing.total_seconds)),  # noqa: S704 - numbers only
         lines=_timeline(steps, timing),
         steps=sorted_steps(steps, query.sort),
         finished=sum(step.state == "finished" for step in steps),
         kinds=sorted(Counter(decision.kind for decision in displayed).items()),
-        decisions=[decision for decision in displayed if query.kind in {"", decision.kind}],
-        hidden=[decision for decision in decisions if not decision.is_shown],
+        decisions=[
+            (decision, spark_alternative(decision, record.spark_settings))
+            for decision in displayed
+            if query.kind in {"", decision.kind}
+        ],
+        hidden=[
+            (decision, spark_alternative(decision, record.spark_settings))
+            for decision in decisions
+            if not decision.is_shown
+        ],
         earlier=earlier,
     )
 
@@ -129,8 +144,9 @@ def job(
 def _timeline(steps: Sequence[Step], timing: Timing) -> list[tuple[Step, bool, Markup]]:
     """Return the started steps in order: each step, whether it is on the critical path, and its bar as SVG."""
     started = sorted((step for step in steps if step.span is not None), key=lambda step: step.start or 0.0)
+    longest = longest_step(steps)
     rows = []
-    for step in started[:_MAX_TIMELINE_STEPS]:
+    for step in [step for index, step in enumerate(started) if index < _MAX_TIMELINE_STEPS or step is longest]:
         is_critical = step.id in timing.critical_path
         parts = [("idle", gap) for gap in timing.idle_intervals]
         if step.span is not None:
@@ -177,9 +193,12 @@ def vertex(record: JobRecord, vertex_record: VertexRecord, now: float, *, is_loc
         bars=subpartition_bars(vertex_record),
         lanes=Lanes.of(step, record.tasks.get(step.id, [])),
         operators=record.nodes_of(vertex_record),
-        decisions=displayed_decisions(
-            decision for decision in record.decisions if not nodes.isdisjoint(decision.nodes)
-        ),
+        decisions=[
+            (decision, spark_alternative(decision, record.spark_settings))
+            for decision in displayed_decisions(
+                decision for decision in record.decisions if not nodes.isdisjoint(decision.nodes)
+            )
+        ],
         figures=[pair for decision in record.decisions_of(vertex_record) if (pair := _visible_figures(decision))[1]],
         inputs=[(vertex_input.vertex, record.edges[vertex_input.edge]) for vertex_input in vertex_record.inputs],
         readers=[reader.id for reader in steps if step.id in reader.inputs],

@@ -70,6 +70,7 @@ def job_page(
     """Show a job."""
     store = request.app.state.store
     earlier = store.earlier(record)
+    compared = store.compared(record, earlier[:_MAX_EARLIER_RUNS])
     return HTMLResponse(
         pages.job(
             record,
@@ -79,6 +80,7 @@ def job_page(
             is_local=store.is_local(record.id),
             last=next((store.record(job.id) for job in earlier if job.state == "FINISHED"), None),
             earlier=earlier[:_MAX_EARLIER_RUNS],
+            compared=compared,
         )
     )
 

@@ -26,13 +26,19 @@ _MIN_GAP = 0.05
 class Stage:
     """A Spark stage of a step: the number of tasks that ran, their total run time, and each recorded task's run time.
 
-    Of many tasks, only the first are recorded. Run times exclude sending a task and fetching its result.
+    Of many tasks, only the first are recorded. Run times exclude sending a task and fetching its result. `task_rows`
+    are the rows that each recorded task read. Of the total, `cpu_seconds` are CPU time, `gc_seconds` garbage
+    collection, and `fetch_seconds` waits for shuffled data; None in logs of older releases.
     """
 
     id: int
     tasks: int
     total_seconds: float
     task_seconds: tuple[float, ...]
+    task_rows: tuple[int, ...] = ()
+    cpu_seconds: float | None = None
+    gc_seconds: float | None = None
+    fetch_seconds: float | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -59,7 +65,8 @@ class Step:
     disjoint intervals in which its tasks ran; only `span` if some tasks were not recorded. `rows_in` is the largest
     number of rows that any of its stages read. `inputs` are the ids of the vertices that the step reads; `source` names
     the tables that it reads, empty without a table. If a step `is_broadcast`, every task of its consumer gets all its
-    rows. If a step `ends_in_spark`, Spark runs its last stage after the job to fetch the rows.
+    rows. If a step `ends_in_spark`, Spark runs its last stage after the job to fetch the rows. `python_functions` are
+    the names of its Python functions, and `cores` the tasks that can run at a time in the application.
     """
 
     id: str
@@ -80,6 +87,8 @@ class Step:
     source: str
     is_broadcast: bool
     ends_in_spark: bool
+    python_functions: tuple[str, ...] = ()
+    cores: int | None = None
 
     @property
     def output_size(self) -> str:
@@ -169,6 +178,8 @@ def _step(record: JobRecord, vertex: VertexRecord, end: float, *, is_broadcast: 
         " and ".join(sources),
         is_broadcast,
         ends_in_spark,
+        vertex.python_functions,
+        None if record.spark_settings is None else record.spark_settings.cores,
     )
 
 
@@ -178,17 +189,19 @@ def stages_of(tasks: Iterable[TaskRecord], stage_totals: Iterable[StageRecord]) 
     Logs of older releases have no totals. Totals cover only the last attempt of a stage, so the recorded tasks are used
     instead if they include tasks of an earlier attempt.
     """
-    seconds_by_stage: dict[int, list[float]] = {}
+    tasks_by_stage: dict[int, list[TaskRecord]] = {}
     for task in tasks:
-        seconds_by_stage.setdefault(task.stage, []).append(task.seconds)
+        tasks_by_stage.setdefault(task.stage, []).append(task)
     totals = {stage.id: stage for stage in stage_totals}
     stages = []
-    for stage_id in sorted(seconds_by_stage.keys() | totals.keys()):
-        recorded, total = tuple(seconds_by_stage.get(stage_id, ())), totals.get(stage_id)
+    for stage_id in sorted(tasks_by_stage.keys() | totals.keys()):
+        recorded, total = tasks_by_stage.get(stage_id, []), totals.get(stage_id)
+        seconds, rows = tuple(task.seconds for task in recorded), tuple(task.rows_in for task in recorded)
         if total is None or total.tasks < len(recorded):
-            stages.append(Stage(stage_id, len(recorded), sum(recorded), recorded))
+            stages.append(Stage(stage_id, len(recorded), sum(seconds), seconds, rows))
         elif total.tasks:
-            stages.append(Stage(stage_id, total.tasks, total.seconds, recorded))
+            times = total.cpu_seconds, total.gc_seconds, total.fetch_seconds
+            stages.append(Stage(stage_id, total.tasks, total.seconds, seconds, rows, *times))
     return tuple(stages)
 
 
@@ -212,6 +225,11 @@ def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
         else:
             merged.append((start, end))
     return merged
+
+
+def longest_step(steps: Iterable[Step]) -> Step | None:
+    """Return the step that took longest so far; None if none has started."""
+    return max((step for step in steps if step.seconds is not None), key=lambda step: step.seconds or 0.0, default=None)
 
 
 def critical_path(steps: Sequence[Step]) -> tuple[str, ...]:

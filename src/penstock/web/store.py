@@ -47,6 +47,7 @@ class JobStore:
         self._lock = threading.Lock()
         self.version = 0
         self._digests: dict[str, Digest] = {}
+        self._was_compared: dict[str, bool] = {}  # by the id of an ended job: whether plain Spark ran it as well
         self._polled_at, self._folder_hash = float("-inf"), 0
         # The event loop and the event of each client, and the id of the job that it watches; None for all jobs.
         self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
@@ -105,6 +106,18 @@ class JobStore:
             for job in self.summaries()
             if job.name == record.name and job.started < record.started and job.id != record.id
         ]
+
+    def compared(self, record: JobRecord, earlier: Sequence[Summary]) -> JobRecord | None:
+        """Return the latest of a job and `earlier` runs that plain Spark ran as well; each ended run is read once."""
+        if record.spark_seconds is not None:
+            return record
+        for job in earlier:
+            if job.id not in self._was_compared and job.state in END_STATES:
+                run = self.record(job.id)
+                self._was_compared[job.id] = run is not None and run.spark_seconds is not None
+            if self._was_compared.get(job.id):
+                return self.record(job.id)
+        return None
 
     def digests(self) -> list[Digest]:
         """Return the digests of the latest ended jobs for the dashboard; each is computed once."""

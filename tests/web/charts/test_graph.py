@@ -69,8 +69,21 @@ def test_critical_path_is_marked() -> None:
     job = record()
     assert drawn(job).count("critical") == 0
     shown = drawn(job, ("v1", "v2"))
-    assert shown.count('class="vertex finished critical"') == 2
+    assert len(re.findall(r'class="vertex finished critical( longest)?"', shown)) == 2
     assert shown.count('class="edge finished critical"') == 1
+
+
+def test_the_longest_step_is_marked_with_all_of_its_text() -> None:
+    job = record()
+    label = " → ".join(f"orders join table_{number} on key_{number}" for number in range(9))
+    times = {"RUNNING": 12.5, "FINISHED": 99.0}
+    job.apply(vertex(2, [2, 3], "FINISHED", [("v1", "1-2")], label=label, timestamps=times))
+    shown = drawn(job)
+    (longest,) = re.findall(r'<a id="step-(v\d+)"[^>]*><g class="[^"]*longest', shown)
+    assert longest == "v2"
+    assert "Step 2, the longest" in shown
+    assert "table_8" in shown.partition("</title>")[2]
+    assert "…" not in shown
 
 
 def test_special_characters_are_escaped() -> None:

@@ -9,6 +9,7 @@ from penstock.base.units import show_bytes, show_count
 from penstock.connectors.core.scan import Scan, Splitting
 from penstock.connectors.core.splits import OPEN_COST, count_splits, split_size_for
 from penstock.connectors.files.files import FileSource
+from penstock.decisions.plain_spark import FILE_BYTES_FIGURE, FILES_FIGURE, SPLITTABLE_FIGURE
 from penstock.spark.io import files
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ class FileScan(Scan):
     def rows(self) -> int | None:
         """The row count, estimated from a footer; None if the files are not Parquet, or the footer is unreadable."""
         return self.listing().rows()
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The number of files, their bytes, and how many of them can be split."""
+        listing = self.listing()
+        counts = {FILES_FIGURE: len(listing.sizes), SPLITTABLE_FIGURE: sum(listing.splittable)}
+        return counts | {FILE_BYTES_FIGURE: sum(listing.sizes)}
 
     def parallelism_source(self, user_source: object | None) -> object:
         """Return the user's source or a new `FileSource`, to infer the parallelism; a `FileSource` gets the listing."""

@@ -93,7 +93,7 @@ class PythonSteps:
         None if the nodes have no Python functions, if `bytes_in` is unknown, or if a single task must read all rows.
         """
         nodes = frozenset(node_ids)
-        functions = self._functions_in(nodes)
+        functions = self.functions_in(nodes)
         if not functions or bytes_in is None or self._requires_single_task(nodes):
             return None
         runs = [
@@ -102,7 +102,7 @@ class PythonSteps:
             if snapshot.state is ExecutionState.FINISHED
             and snapshot.bytes_in is not None
             and snapshot.tasks is not None
-            and self._functions_in(snapshot.vertex.node_ids) == functions
+            and self.functions_in(snapshot.vertex.node_ids) == functions
         ]
         return tasks_for_python(bytes_in, seconds_per_mib(runs, self._cores), self._cores)
 
@@ -116,7 +116,7 @@ class PythonSteps:
             for edge in graph.in_edges(node_id)
         )
 
-    def _functions_in(self, node_ids: Iterable[int]) -> frozenset[str]:
+    def functions_in(self, node_ids: Iterable[int]) -> frozenset[str]:
         """Return the names of the Python functions in nodes, except those of consumers of an adaptive exchange."""
         functions: frozenset[str] = frozenset()
         for node_id in node_ids:

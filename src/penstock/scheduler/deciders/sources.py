@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.base.threads import track_work
@@ -13,6 +13,7 @@ from penstock.connectors.core.base import KeyFilter, ParallelismInferenceContext
 from penstock.connectors.core.coordinator import NOT_INFERRED
 from penstock.connectors.core.scan import Splitting
 from penstock.connectors.core.scan_parallelism import SourceBounds, choose_scan_parallelism, infers_parallelism
+from penstock.connectors.files.file_scan import FileScan
 
 if TYPE_CHECKING:
     from penstock.graph import JobVertex
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecidedSource:
-    """The decision for a source and its scan; `parallelism` is None if Spark sets it, `bytes_in` if it is unknown."""
+    """The decision for a source and its scan; `parallelism` is None if Spark sets it, `bytes_in` if it is unknown.
+
+    `settings` are those of the session in which Spark plans the scan, and `figures` the number and bytes of its files.
+    """
 
     name: str
     parallelism: int | None
     reason: str
     bytes_in: int | None
-    settings: Mapping[str, str]  # of the session in which Spark plans the scan
+    settings: Mapping[str, str]
+    figures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -70,7 +75,9 @@ class SourceDecider:
         if splitting.parallelism is not None:
             source.coordinator.initialize(splitting.parallelism)
         size = source.scan.size_in_bytes
-        return DecidedSource(source.coordinator.name, splitting.parallelism, splitting.reason, size, splitting.settings)
+        figures = source.scan.figures if isinstance(source.scan, FileScan) else {}
+        name = source.coordinator.name
+        return DecidedSource(name, splitting.parallelism, splitting.reason, size, splitting.settings, figures)
 
     def _with_requested(self, node_id: int, requested: int | None) -> SourcePlan:
         """Return a source with the requested number of tasks in its options."""

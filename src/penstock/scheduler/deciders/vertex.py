@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecidedVertex:
-    """The decision for a vertex; `parallelism` is None if Spark's plan sets it, and `bytes_in` if it is unknown."""
+    """The decision for a vertex; `parallelism` is None if Spark's plan sets it, and `bytes_in` if it is unknown.
+
+    `python_functions` are the names of the vertex's Python functions.
+    """
 
     setup: VertexSetup
     parallelism: int | None
     reason: str
     bytes_in: int | None
+    python_functions: tuple[str, ...]
 
 
 class VertexDecider:
@@ -59,7 +63,7 @@ class VertexDecider:
         self._settings = ParallelismSettings.of(config, cores)
         self._columns = column_names(plan.graph)
         estimates = InputEstimates(plan, owner, results)
-        python = PythonSteps(plan, owner, cores, vertices)
+        self._python = python = PythonSteps(plan, owner, cores, vertices)
         self._sources = SourceDecider(plan, self._settings, python)
         self._outputs = OutputDecider(plan, self._settings, owner, estimates, python, log, self._columns)
         self._exchanges = ExchangeDecider(
@@ -94,6 +98,8 @@ class VertexDecider:
         bounds = self._settings.bounds
         figures = {"volume per task": bounds.volume_per_task, "minimum": bounds.minimum, "maximum": bounds.maximum}
         figures = figures if bytes_in is None else {"bytes in": bytes_in} | figures
+        if len(all_inputs) == len(sources) == 1:
+            figures |= next(iter(sources.values())).figures
         chosen = "left to Spark" if parallelism is None else parallelism
         explanation = self._explanation(vertex, parallelism, reason, sources)
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
@@ -105,7 +111,8 @@ class VertexDecider:
             subpartitions=self._outputs.subpartitions(vertex, slots),
             slots=slots,
         )
-        return DecidedVertex(setup, parallelism, reason, bytes_in)
+        functions = tuple(sorted(self._python.functions_in(vertex.node_ids)))
+        return DecidedVertex(setup, parallelism, reason, bytes_in, functions)
 
     def _decide_exchange(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
         """Decide the inputs of an exchange group; the step's maximum limits a number that options fix for all steps."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import LocalProperties, Session
@@ -17,6 +17,12 @@ def is_true(value: object) -> bool:
 def read_settings(session: Session, prefix: str) -> dict[str, str]:
     """Return the settings with a key prefix; the session overrides the `SparkContext`."""
     settings = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
+    return {str(name): str(value) for name, value in settings.items()}
+
+
+def effective_settings(session: Session, names: Sequence[str]) -> dict[str, str]:
+    """Return the values of settings in a session, or their defaults; settings without a default are left out."""
+    settings = answers.facts(session._bridge.helper("SessionSettings").effective(session, list(names)))
     return {str(name): str(value) for name, value in settings.items()}
 
 

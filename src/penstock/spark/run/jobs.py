@@ -242,6 +242,10 @@ class StageFigures:
     seconds: float
     returned: int
     """Run time of the tasks, and bytes that they returned to the driver."""
+    cpu_seconds: float = 0.0
+    gc_seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    """CPU time of the tasks' threads, garbage collection in their JVMs meanwhile, and waits for shuffled data."""
 
 
 def stage_figures(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
@@ -309,6 +313,9 @@ def _figures(stage: Any) -> StageFigures:
         int(stage.diskBytesSpilled()),
         stage.executorRunTime() / 1000,
         int(stage.resultSize()),
+        stage.executorCpuTime() / 1e9,
+        stage.jvmGcTime() / 1000,
+        stage.shuffleFetchWaitTime() / 1000,
     )
 
 

@@ -15,6 +15,7 @@ from penstock.graph import Side
 from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE
 from penstock.web import formatting
 from penstock.web.charts.layout import Layout, Point, Size, layout
+from penstock.web.steps import longest_step
 
 if TYPE_CHECKING:
     from penstock.history.record import JobRecord, NodeRecord, VertexRecord
@@ -24,6 +25,8 @@ WIDTH = 236.0  # the width of a box; this and the following lengths are in pixel
 _PADDING, _LINE_HEIGHT, _LABEL_HEIGHT = 12.0, 17.0, 16.0
 _MAX_CHARACTERS = 29
 """The most characters of a line in a box or below a box; a line of this many wide letters still fits."""
+_MAX_LINES, _MAX_LONGEST_LINES = 3, 12
+"""The most lines of the text in a box, and in the box of the longest step."""
 _MIN_STROKE, _MAX_STROKE = 1.5, 9.0
 _MAX_LABELS, _LABEL_LINES = 3, 2  # the most texts below a box, and the most lines of each text
 _EDGE_GAP = 22.0
@@ -69,7 +72,8 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
     `critical` are the ids of the steps on the critical path; `pending` adds the operators that are in no step yet.
     """
     steps_by_id = {step.id: step for step in steps}
-    boxes = [_step_box(record.id, step, is_critical=step.id in critical) for step in steps]
+    longest = longest_step(steps)
+    boxes = [_step_box(record.id, step, is_critical=step.id in critical, is_longest=step is longest) for step in steps]
     edges = [
         _edge(record, steps_by_id[vertex_input.vertex], vertex, vertex_input.edge, critical)
         for vertex in record.vertices.values()
@@ -98,7 +102,7 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
     return _svg(boxes, edges)
 
 
-def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
+def _step_box(job_id: str, step: Step, *, is_critical: bool, is_longest: bool) -> Box:
     duration = step.state if step.seconds is None else formatting.seconds(step.seconds)
     undecided = "" if step.state == "finished" else "tasks undecided"
     extra = f" +{step.extra_tasks:,}" if step.extra_tasks else ""
@@ -108,11 +112,13 @@ def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
     bytes_read = "" if step.bytes_in is None and step.ends_in_spark else f"read {formatting.size(step.bytes_in)}"
     bytes_written = "" if step.ends_in_spark else f"wrote {formatting.size(step.bytes_out)}"
     sizes = " · ".join(filter(None, (bytes_read, bytes_written)))
-    css_class = f"vertex {step.state}" + (" critical" if is_critical else "")
+    css_class = f"vertex {step.state}" + (" critical" if is_critical else "") + (" longest" if is_longest else "")
     tooltip = "\n".join(filter(None, (f"Step {step.number}: {step.label}", step.state, step.reason)))
-    lines = (*wrap_text(step.label, 3), *filter(None, (figures, sizes)))
+    label = wrap_text(step.label, _MAX_LONGEST_LINES if is_longest else _MAX_LINES)
+    lines = (*label, *filter(None, (figures, sizes)))
+    title = f"Step {step.number}, the longest" if is_longest else f"Step {step.number}"
     href = f"/ui/jobs/{job_id}/vertices/{step.id}"
-    return Box(step.id, f"Step {step.number}", duration, lines, css_class, href, tooltip)
+    return Box(step.id, title, duration, lines, css_class, href, tooltip)
 
 
 def _pending_box(node: NodeRecord) -> Box:
@@ -120,7 +126,7 @@ def _pending_box(node: NodeRecord) -> Box:
     numbers = ["tasks undecided" if node.parallelism is None else f"tasks {node.parallelism}"]
     if node.max_parallelism is not None:
         numbers.append(f"at most {node.max_parallelism}")
-    lines = (*wrap_text(node.display_name, 3), " · ".join(numbers))
+    lines = (*wrap_text(node.display_name, _MAX_LINES), " · ".join(numbers))
     return Box(f"n{node.id}", "Pending", f"operator {node.id}", lines, "vertex pending", "", tooltip)
 
 
@@ -263,4 +269,4 @@ def _box(box: Box, position: Point) -> str:
     if not box.href:
         return body
     name = escape(f"{box.title}, {' '.join(box.lines)}")
-    return f'<a href="{escape(box.href)}" aria-label="{name}">{body}</a>'
+    return f'<a id="step-{escape(box.id)}" href="{escape(box.href)}" aria-label="{name}">{body}</a>'

@@ -12,12 +12,13 @@ from markupsafe import Markup
 from penstock.base.units import show_bytes
 from penstock.history.lines import subpartitions_per_bar
 from penstock.web.charts import bars
-from penstock.web.findings import SKEW_FACTOR
 
 if TYPE_CHECKING:
     from penstock.history.record import TaskRecord, VertexRecord
     from penstock.web.steps import Step
 
+SKEW_FACTOR = 4.0
+"""A task or a subpartition is marked as skewed if it is more than this many times the median."""
 _TIMELINE_HEIGHT = 20  # pixels
 _MIN_SKEWED_BYTES = 1 << 20
 """The smallest subpartition, in bytes, that can be marked as skewed: a task combines several smaller subpartitions."""

@@ -4,7 +4,9 @@
 const live = document.getElementById("live");
 const connection = document.getElementById("connection");
 const ZOOM_LEVELS = [0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6, 2];
-let zoom = null; // scale of the graph; null until the user chooses one
+const MIN_INITIAL_ZOOM = 0.7; // below it, the text of the graph is too small to read
+let zoom = null; // scale of the graph; null until the page is shown
+let shown = null; // offsets of the graph to which the script scrolled last; the user has scrolled if they differ
 
 async function refresh() {
   const response = await fetch(location.href, { headers: { Accept: "text/html" } });
@@ -21,6 +23,7 @@ async function refresh() {
   live.querySelectorAll("details").forEach((details) => { if (open.has(details.id)) details.open = true; });
   scaleGraph();
   live.querySelectorAll(".scroll").forEach((area, i) => { if (offsets[i]) [area.scrollLeft, area.scrollTop] = offsets[i]; });
+  showLongestStep();
   if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
 }
 
@@ -49,9 +52,21 @@ function scaleGraph() {
   const buttons = live.querySelector(".zoom");
   if (!svg || !buttons) return;
   buttons.hidden = false;
-  if (zoom === null) return;
+  if (zoom === null) zoom = Math.max(fittingZoom(), MIN_INITIAL_ZOOM);
   svg.setAttribute("width", svg.viewBox.baseVal.width * zoom);
   svg.setAttribute("height", svg.viewBox.baseVal.height * zoom);
+}
+
+// Scrolls the graph to the longest step, unless the user has scrolled it.
+function showLongestStep() {
+  const graph = live.querySelector(".graph");
+  const step = graph && graph.querySelector(".longest rect");
+  if (!step || (shown && (graph.scrollLeft !== shown[0] || graph.scrollTop !== shown[1]))) return;
+  const area = graph.getBoundingClientRect();
+  const box = step.getBoundingClientRect();
+  graph.scrollLeft += box.left + box.width / 2 - area.left - area.width / 2;
+  graph.scrollTop += box.top + box.height / 2 - area.top - area.height / 2;
+  shown = [graph.scrollLeft, graph.scrollTop];
 }
 
 function fittingZoom() {
@@ -62,7 +77,7 @@ function fittingZoom() {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-zoom]");
   if (!button) return;
-  const now = zoom === null ? 1 : zoom;
+  const now = zoom;
   if (button.dataset.zoom === "fit") zoom = fittingZoom();
   if (button.dataset.zoom === "in") zoom = ZOOM_LEVELS.find((level) => level > now + 0.01) || now;
   if (button.dataset.zoom === "out") zoom = ZOOM_LEVELS.findLast((level) => level < now - 0.01) || now;
@@ -78,4 +93,5 @@ document.addEventListener("click", async (event) => {
 });
 
 scaleGraph();
+showLongestStep();
 follow();

@@ -1,6 +1,7 @@
 package penstock.bridge;
 
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 
@@ -10,6 +11,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SQLExecution;
 
+import scala.Option;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -29,6 +31,18 @@ public final class SessionSettings {
         }
         for (Map.Entry<?, ?> setting : CollectionConverters.asJava(session.conf().getAll()).entrySet()) {
             put(settings, prefix, setting.getKey(), setting.getValue());
+        }
+        return Answer.of(settings);
+    }
+
+    /** Returns the values of settings in a session, or their defaults; names that Spark does not know are left out. */
+    public Object effective(SparkSession session, List<?> names) throws JsonProcessingException {
+        Map<String, Object> settings = new LinkedHashMap<>();
+        for (Object name : names) {
+            Option<?> value = session.conf().getOption((String) name);
+            if (value.isDefined()) {
+                settings.put((String) name, value.get());
+            }
         }
         return Answer.of(settings);
     }
