@@ -95,8 +95,8 @@ def main() -> None:
 
 def write(lines: list[str], arguments: argparse.Namespace, size: float) -> None:
     head = [
-        f"{arguments.rows:,} rows in {FILES} files of {size:.0f} MiB, or {FILES} tiny files, {DATE_AND_COMMIT}: a run to warm "
-        f"up and {arguments.rounds} counted, medians. {versions()}, local[2]. CPU seconds include the JVM's compiler.",
+        f"{arguments.rows:,} rows in {FILES} files of {size:.0f} MiB, or {FILES} tiny files, {DATE_AND_COMMIT}: a run to "
+        f"warm up and {arguments.rounds} counted, medians. {versions()}, local[2]. CPU seconds include the JVM's compiler.",
         "",
         "| case | tasks, sum | tasks, maximum | sum, s | maximum, s | maximum, times as fast | sum, CPU s | maximum, CPU s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",

@@ -202,7 +202,7 @@ def test_the_output_of_an_aggregate_is_not_shuffled_again(quick: Any) -> None:
     assert quick["behind an aggregate"]["vertices"] == [2, 2]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("default", 4), ("option", 5), ("argument", 2)])
+@pytest.mark.parametrize(("name", "expected"), [("default", 4), ("option", 3), ("argument", 2)])
 def test_running_writers_compare_as_many_consumers_as_set(quick: Any, name: str, expected: int) -> None:
     assert quick["compared consumers"][name] == [expected], quick["compared consumers"]
 
