@@ -94,9 +94,10 @@ def main() -> None:
 
 
 def write(lines: list[str], arguments: argparse.Namespace, size: float) -> None:
+    data = f"{arguments.rows:,} rows in {FILES} files of {size:.0f} MiB, or {FILES} tiny files"
+    runs = f"a run to warm up and {arguments.rounds} counted, medians"
     head = [
-        f"{arguments.rows:,} rows in {FILES} files of {size:.0f} MiB, or {FILES} tiny files, {DATE_AND_COMMIT}: a run to "
-        f"warm up and {arguments.rounds} counted, medians. {versions()}, local[2]. CPU seconds include the JVM's compiler.",
+        f"{data}, {DATE_AND_COMMIT}: {runs}. {versions()}, local[2]. CPU seconds include the JVM's compiler.",
         "",
         "| case | tasks, sum | tasks, maximum | sum, s | maximum, s | maximum, times as fast | sum, CPU s | maximum, CPU s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
