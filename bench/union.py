@@ -71,7 +71,7 @@ def main() -> None:
         for case, (name, sources) in CASES.items():
             variants = {"sum": None, "maximum": max(sources)}
             times: dict[str, list[tuple[float, float]]] = {variant: [] for variant in variants}
-            rows_read = {}
+            rows_read: dict[str, list[str]] = {}
             for round_number in range(-1, arguments.rounds):
                 for variant in list(variants)[:: 1 if round_number % 2 else -1]:
                     df = query(spark, Path(folder, name), sources, variants[variant])

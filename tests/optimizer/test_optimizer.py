@@ -97,7 +97,7 @@ class Undefined(StreamGraphOptimizationStrategy):
     pass
 
 
-CALLABLES = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
+CALLABLES: list[Any] = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
 CALLABLES += [Flip469Strategy, Flip469Strategy(), Flip469Subclass, Flip469Subclass()]
 IDS = ["function", "lambda", "class", "object", "subclass", "object of a subclass"]
 

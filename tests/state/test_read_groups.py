@@ -50,11 +50,12 @@ def rescale_tasks(spark: SparkSession, stopped: Any, tmp_path_factory: pytest.Te
 
     @cache
     def rescale(cores: int, new: int) -> list[Task]:
-        checkpoint, tasks = tmp_path_factory.mktemp("rescaled") / "checkpoint", []
+        checkpoint = tmp_path_factory.mktemp("rescaled") / "checkpoint"
+        tasks: list[Task] = []
         shutil.copytree(stopped("counts updated").checkpoint, checkpoint)
 
         def run_alone(self: Any, mover: Any, texts: list[str]) -> list[list[str]]:
-            lines = []
+            lines: list[list[str]] = []
             for text in texts:
                 reads = set(map(int, text.partition("|")[0].split(",")))
                 with without_other_groups(checkpoint / "state" / "0", reads):
