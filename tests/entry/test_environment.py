@@ -213,7 +213,12 @@ class WithoutInference(Source):
 def test_a_user_defined_source_determines_its_parallelism(
     make_env: Callable[..., Environment], source: Any, parallelism: int | None, expected: int, reason: str
 ) -> None:
-    env = make_env(**{"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 10})
+    env = make_env(
+        **{
+            "execution.batch.adaptive.auto__parallelism.default__source__parallelism": 10,
+            "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "3 mb",
+        }
+    )
     df = env.read(source, parallelism=parallelism)
     assert env.count(df.where("id % 2 = 0")) == 500
     first = env.last_job.vertices[0]
@@ -221,7 +226,8 @@ def test_a_user_defined_source_determines_its_parallelism(
     assert reason in first.reason
     if isinstance(source, Rows):
         is_queried = parallelism is None and source.parallelism is None
-        assert [c.parallelism_inference_upper_bound for c in source.contexts] == [10] * is_queried
+        inputs = [(c.parallelism_inference_upper_bound, c.data_volume_per_task) for c in source.contexts]
+        assert inputs == [(10, 3 << 20)] * is_queried
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,26 @@ def behind_an_aggregate():
     return results
 
 
+def compared_consumers():
+    """Return how many consumers the running writers compare, without and with the option, and with an argument."""
+
+    def compare(batches):
+        running_task = batches.gi_frame.f_locals["self"]  # it reads these batches, and writes in another thread
+        compared = running_task._selector._window if running_task._targets else 0  # 0: it has no rows to write
+        rows = sum(batch.num_rows for batch in batches)
+        yield pa.record_batch({"id": pa.array([rows], pa.int64()), "reader": pa.array([compared], pa.int32())})
+
+    results = {"same": True}
+    option = {"taskmanager.network.adaptive-partitioner.max-traverse-size": 3}
+    for name, options, argument in (("default", {}, None), ("option", option, None), ("argument", option, 2)):
+        env = Environment(spark, config=ON | options, progress=False)
+        exchanged = penstock.rebalance(spark.range(0, 1000, 1, 2), 5, max_traverse_size=argument)
+        rows = env.collect(exchanged.map_in_arrow(compare, WITH_READER))
+        results["same"] &= sum(row.id for row in rows) == 1000
+        results[name] = sorted({row.reader for row in rows} - {0})
+    return results
+
+
 def crash(how, path):
     """Return a function that fails once, in the task that gets the row 777."""
 
@@ -462,6 +482,7 @@ CASES = dict(shapes()) | {
     "rests": rests,
     "many splits": many_splits,
     "behind an aggregate": behind_an_aggregate,
+    "compared consumers": compared_consumers,
     "driver out of reach": driver_out_of_reach,
     "ends well": ends_well,
 }

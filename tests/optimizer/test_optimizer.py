@@ -88,11 +88,21 @@ class Flip469Strategy:
         return limit_to_three(finished, context)
 
 
-CALLABLES = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
-CALLABLES += [Flip469Strategy, Flip469Strategy()]
+class Flip469Subclass(StreamGraphOptimizationStrategy):
+    def maybe_optimize_stream_graph(self, finished: Any, context: Any) -> Any:
+        return limit_to_three(finished, context)
 
 
-@pytest.mark.parametrize("strategy", CALLABLES, ids=["function", "lambda", "class", "object"])
+class Undefined(StreamGraphOptimizationStrategy):
+    pass
+
+
+CALLABLES: list[Any] = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
+CALLABLES += [Flip469Strategy, Flip469Strategy(), Flip469Subclass, Flip469Subclass()]
+IDS = ["function", "lambda", "class", "object", "subclass", "object of a subclass"]
+
+
+@pytest.mark.parametrize("strategy", CALLABLES, ids=IDS)
 def test_functions_and_objects_with_the_method_of_flip_469_are_strategies(strategy: Any) -> None:
     check_strategies([strategy])
     job = StrategyHarness([strategy], "1 #> 2\n2 #> 3")
@@ -100,20 +110,29 @@ def test_functions_and_objects_with_the_method_of_flip_469_are_strategies(strate
     assert job.graph.node(2).max_parallelism == 3
 
 
-@pytest.mark.parametrize("strategy", CALLABLES, ids=["function", "lambda", "class", "object"])
+@pytest.mark.parametrize("strategy", CALLABLES, ids=IDS)
 def test_a_function_that_raises_is_skipped_under_its_name(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "on_operators_finished", lambda *_: 1 / 0)
     job = StrategyHarness([strategy], "1 #> 2", skips=True)
     job.finish(1, measured(1))
     (decision,) = job.decisions
-    name = "Flip469Strategy" if "Flip469" in str(strategy) else strategy.__name__
+    name = strategy.__name__ if hasattr(strategy, "__name__") else type(strategy).__name__
     assert str(decision) == f"{name}: skipped, as it raised ZeroDivisionError: division by zero"
 
 
 @pytest.mark.parametrize(
     "invalid",
-    [[int], [3], ["Limits"], [object()], [None], limit_to_three],
-    ids=["a type", "a number", "a text", "an object", "nothing", "not in a list"],
+    [[int], [3], ["Limits"], [object()], [None], limit_to_three, [Undefined], [Undefined()]],
+    ids=[
+        "a type",
+        "a number",
+        "a text",
+        "an object",
+        "nothing",
+        "not in a list",
+        "a subclass without a method",
+        "an object without a method",
+    ],
 )
 def test_invalid_strategies_are_refused(invalid: Any) -> None:
     with pytest.raises(ArgumentError, match="strategies"):
@@ -126,7 +145,9 @@ def test_the_option_may_name_a_function_or_a_class_with_the_method_of_flip_469(n
     assert strategy.name == name
 
 
-@pytest.mark.parametrize("path", ["nowhere.Strategy", f"{__name__}.Missing", f"{__name__}.KEY", "nothing"])
+@pytest.mark.parametrize(
+    "path", ["nowhere.Strategy", f"{__name__}.Missing", f"{__name__}.KEY", "nothing", f"{__name__}.Undefined"]
+)
 def test_import_paths_without_a_strategy(path: str) -> None:
     with pytest.raises(ConfigError, match="strateg"):
         strategies_of(Configuration.load({KEY: path}), [])

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import with_parallelism
-from penstock.connectors import FileSource
+from penstock.connectors import DynamicFilteringInfo, FileSource, KeyFilter
 from penstock.connectors.core.base import DynamicParallelismInference
 from penstock.errors import JobError
 from penstock.graph import StreamEdgeUpdateRequest
@@ -233,8 +233,10 @@ class RecordingInference(FileSource, DynamicParallelismInference):
 
     def infer_parallelism(self, context: Any) -> int:
         info = context.dynamic_filtering_info
+        assert isinstance(info, DynamicFilteringInfo)
         assert self.listing is not None
-        self.calls.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
+        if isinstance(info, KeyFilter):
+            self.calls.append((info.columns, info.predicate, len(self.listing().sizes)))
         return 2
 
 

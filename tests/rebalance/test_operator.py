@@ -40,6 +40,7 @@ QUICK = (
     "slow reader",
     "job",
     "behind an aggregate",
+    "compared consumers",
 )
 THOROUGH = ("exit", "driver out of reach", "many splits")
 SLOW = (
@@ -199,6 +200,11 @@ def test_files_with_many_splits_are_read_by_as_many_tasks_as_can_run(thorough: A
 
 def test_the_output_of_an_aggregate_is_not_shuffled_again(quick: Any) -> None:
     assert quick["behind an aggregate"]["vertices"] == [2, 2]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("default", 4), ("option", 3), ("argument", 2)])
+def test_running_writers_compare_as_many_consumers_as_set(quick: Any, name: str, expected: int) -> None:
+    assert quick["compared consumers"][name] == [expected], quick["compared consumers"]
 
 
 def test_a_job_records_the_rows_of_each_consumer(quick: Any) -> None:

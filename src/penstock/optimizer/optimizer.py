@@ -134,5 +134,5 @@ def _load(path: str) -> UserStrategy:
             f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"set {key} to module.Class"
         ) from error
     if not is_strategy(strategy):
-        raise ConfigError(f"{path!r} in {key} is not a strategy", hint="derive it from StreamGraphOptimizationStrategy")
+        raise ConfigError(f"{path!r} in {key} is not a strategy", hint="define on_operators_finished in it")
     return cast("UserStrategy", strategy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -260,7 +259,7 @@ def _describe_choice(operator: Operator, kind: DecisionKind, chosen: int | str) 
     return f"{side} is broadcast" if kind is DecisionKind.BROADCAST else side
 
 
-class StreamGraphOptimizationStrategy(ABC):
+class StreamGraphOptimizationStrategy:
     """Changes the pending part of a running job, based on the measured outputs of the finished part.
 
     A class is instantiated for each job; an object is shared by all jobs. A job calls it from a single thread.
@@ -271,18 +270,24 @@ class StreamGraphOptimizationStrategy(ABC):
         """The name shown in decisions."""
         return type(self).__name__
 
-    def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
+    def initialize(self, context: StrategyContext) -> None:
         """Prepare before the job starts; `context.defer` makes a part of the job wait for another part."""
 
-    def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:  # noqa: B027
+    def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:
         """Inspect the partial output of running operators; `context.release` starts operators that wait for them.
 
         Called about once per second while other operators wait for running operators.
         """
 
-    @abstractmethod
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Change the pending graph through the context; return whether it changed.
 
         Called again until no strategy changes the graph.
         """
+        return self.maybe_optimize_stream_graph(finished, context)
+
+    def maybe_optimize_stream_graph(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        """Do the same: the name of `on_operators_finished` in FLIP-469. A subclass defines one of the two methods."""
+        raise NotImplementedError(
+            f"{type(self).__name__} defines neither on_operators_finished nor maybe_optimize_stream_graph"
+        )

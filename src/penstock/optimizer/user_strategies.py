@@ -28,8 +28,8 @@ UserStrategy: TypeAlias = (
 
 _ARGUMENT = "strategies"
 _HINT = (
-    "pass a list of subclasses of penstock.optimizer.StreamGraphOptimizationStrategy, or of functions that take the "
-    "finished operators and the context"
+    "pass a list of subclasses of penstock.optimizer.StreamGraphOptimizationStrategy that define on_operators_finished "
+    "or maybe_optimize_stream_graph, or of functions that take the finished operators and the context"
 )
 
 
@@ -51,16 +51,20 @@ def check_strategies(strategies: object) -> None:
     check_members(strategies, object, _ARGUMENT, _ARGUMENT, _HINT)
     for strategy in cast("list[object]", strategies):
         if not is_strategy(strategy):
-            check_type(strategy, StreamGraphOptimizationStrategy, _ARGUMENT, _ARGUMENT, _HINT)
+            check_type(strategy, (), _ARGUMENT, _ARGUMENT, _HINT)  # raises for any type
 
 
 def is_strategy(candidate: object) -> bool:
     """Whether an object is a strategy in one of the forms of `UserStrategy`."""
-    if isinstance(candidate, type):
-        return issubclass(candidate, StreamGraphOptimizationStrategy) or hasattr(
-            candidate, "maybe_optimize_stream_graph"
+    strategy_class = candidate if isinstance(candidate, type) else type(candidate)
+    if issubclass(strategy_class, StreamGraphOptimizationStrategy):
+        return any(
+            getattr(strategy_class, method) is not getattr(StreamGraphOptimizationStrategy, method)
+            for method in ("on_operators_finished", "maybe_optimize_stream_graph")
         )
-    return isinstance(candidate, StreamGraphOptimizationStrategy | MaybeOptimizesStreamGraph) or callable(candidate)
+    if isinstance(candidate, type):
+        return hasattr(candidate, "maybe_optimize_stream_graph")
+    return isinstance(candidate, MaybeOptimizesStreamGraph) or callable(candidate)
 
 
 def as_strategy(user_strategy: UserStrategy) -> StreamGraphOptimizationStrategy:

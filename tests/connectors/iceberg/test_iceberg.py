@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+AUTO = "execution.batch.adaptive.auto__parallelism."
+VOLUME = {AUTO + "avg__data__volume__per__task": "256 kb"}
 ROWS = 10_000
 
 
@@ -64,13 +65,30 @@ def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
 
 
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        ({AUTO + "avg__data__volume__per__task": "64 mb"}, 1),
+        ({AUTO + "avg__data__volume__per__task": "16 mb"}, 3),  # opening a file counts as 4 MiB
+        ({AUTO + "avg__data__volume__per__task": "8 mb"}, 5),
+        (VOLUME, 10),
+        (VOLUME | {AUTO + "default__source__parallelism": 7}, 7),
+    ],
+    ids=["a split", "splits of four files", "splits of two files", "a split per file", "an upper bound"],
+)
+@pytest.mark.sample(3)
 def test_all_rows_are_read_with_a_task_per_split(
-    make_env: Callable[..., Environment], table_name: Any, properties: Any, expected: Any
+    make_env: Callable[..., Environment],
+    table_name: Any,
+    properties: Any,
+    expected: Any,
+    options: dict[str, Any],
+    tasks: int,
 ) -> None:
-    env = make_env(**VOLUME)
+    env = make_env(**options)
     assert_same_rows(env.collect(env.read(IcebergSource(table_name, properties))), expected.collect())
     source = env.last_job.vertices[0]
-    assert source.tasks == source.parallelism
+    assert (source.parallelism, source.tasks) == (tasks, tasks)
     assert "10 files" in source.reason
 
 

@@ -111,7 +111,7 @@ def test_inputs_of_a_union_use_their_own_parallelism() -> None:
 
 
 def test_parallelism_of_several_sources_in_a_vertex_adds_up() -> None:
-    """A Spark task reads one input, so the larger number would leave rows unread."""
+    """A task of Spark's union reads a single input."""
     job = Deciding("1 -> 3\n2 -> 3", {3: Operator(OperatorKind.UNION)}, sources={1: 1000, 2: 1000})
     for node_id, static in {1: 3, 2: 5}.items():
         job.plan.sources[node_id] = replace(job.plan.sources[node_id], static_parallelism=static)

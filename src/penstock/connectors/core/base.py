@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from penstock.connectors.core.predicates import Predicate
 
 
-class DynamicFilteringInfo(Protocol):
-    """Facts about the rows that a job needs from a source. A source ignores kinds of facts that it does not support."""
+class DynamicFilteringInfo:
+    """Marks facts about the rows that a job needs from a source, such as a `KeyFilter`.
+
+    A source checks the class of the facts, and ignores classes that it does not support.
+    """
 
 
 @dataclass(frozen=True)
