@@ -1,13 +1,13 @@
 """FLIP-379: sources infer their number of tasks while the job runs, from what the job really reads.
 
-A connector lists its parts (splits) when the query is planned, so plain Spark starts a task for each of them. Penstock
-waits for the other side of the join: it knows the keys, and the connector needs few tasks. A table in Parquet files
-gets its number of tasks from the columns that the query reads.
+A connector has a split for each of its files. Plain Spark starts a task for each split. Penstock first finishes the
+other side of the join, and passes its keys to the connector, which then has few splits. The number of tasks of a table
+in Parquet files follows the columns that the query reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 from measure import measure, start_spark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -39,68 +39,45 @@ class Readings(SplitSource):
     uses_predicates: ClassVar[bool] = True
 
     def enumerate_splits(self, context: ScanContext) -> list[str]:
-        """Return the days that the job needs. The conditions include the keys of a finished join side."""
-        days = sorted(path.stem for path in Path(self.folder).glob("*.txt"))
-        conditions = context.predicates
-        return [
-            day
-            for day in days
-            if all(might_match(condition, {"day": ColumnStatistics(day, day, nulls=0)}) for condition in conditions)
-        ]
+        """Return the days that the job needs: the conditions include the keys of a finished join side."""
+        days = {path.stem: ColumnStatistics(path.stem, path.stem, nulls=0) for path in Path(self.folder).glob("*.txt")}
+        return [day for day in sorted(days) if all(might_match(c, {"day": days[day]}) for c in context.predicates)]
 
     def read_split(self, day: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the file of a day."""
         readings = [int(line) for line in Path(self.folder, f"{day}.txt").read_text().split()]
         values = {"day": pa.array([day] * len(readings)), "reading": pa.array(readings, pa.int64())}
         yield pa.RecordBatch.from_pydict({name: values[name] for name in columns})
 
 
-def read_a_connector(spark: SparkSession, folder: Path) -> None:
-    (folder / "readings").mkdir()
-    for number in range(1, 31):
-        lines = "".join(f"{reading}\n" for reading in range(number, number + 1000))
-        (folder / "readings" / f"2026-11-{number:02}.txt").write_text(lines)
-    days = spark.range(1, 31).selectExpr("format_string('2026-11-%02d', id) AS day", "id % 10 = 0 AS is_holiday")
-    days.write.parquet(f"{folder}/days")
-
-    env = Environment(spark, config=SMALL_DATA, progress=False)
-    readings = env.read(Readings(f"{folder}/readings"))
-    holidays = spark.read.parquet(f"{folder}/days").where("is_holiday")
-
-    def sums() -> DataFrame:
-        return readings.join(holidays, "day").groupBy("day").agg(F.sum("reading").alias("total")).orderBy("day")
-
-    plain = measure(spark, lambda: sums().collect())
-    job = measure(spark, lambda: env.collect(sums()))
+def compare(title: str, query: Callable[[], DataFrame], env: Environment) -> None:
+    """Run a query on plain Spark and with Penstock, and print the tasks of the stages."""
+    plain = measure(env.spark, lambda: sorted(query().collect()))
+    job = measure(env.spark, lambda: sorted(env.collect(query())))
     assert plain.result == job.result
-    print("A connector with 30 files, of which the join needs 3")
-    print(f"  plain Spark: tasks of its stages {plain.tasks}")
-    print(f"  Penstock:    tasks of its stages {job.tasks}")
-
-
-def read_parquet(spark: SparkSession, folder: Path) -> None:
-    texts = [f"sha2(string(id + {number}), 512) AS text{number}" for number in range(2)]
-    spark.range(0, 150_000, 1, 1).selectExpr("id", *texts).write.parquet(f"{folder}/wide")
-    env = Environment(spark, config=SMALL_DATA, progress=False)
-    print("A table in Parquet files of which queries read some columns")
-    for columns in (["id"], ["id", "text0"], ["id", "text0", "text1"]):
-
-        def largest(columns: list[str] = columns) -> DataFrame:
-            return spark.read.parquet(f"{folder}/wide").agg(*[F.max(column) for column in columns])
-
-        plain = measure(spark, lambda: largest().collect())
-        job = measure(spark, lambda: env.collect(largest()))
-        assert plain.result == job.result
-        print(f"  {len(columns)} of 3 columns: {plain.tasks[0]} tasks in plain Spark, {job.tasks[0]} in Penstock")
-        source = env.last_job.vertices[0]
-        print(f"    {source.reason}")
+    print(f"{title}: tasks of the stages {plain.tasks} in plain Spark, {job.tasks} in Penstock")
 
 
 def main() -> None:
     spark = start_spark()
+    env = Environment(spark, config=SMALL_DATA, progress=False)
     with TemporaryDirectory() as folder:
-        read_a_connector(spark, Path(folder))
-        read_parquet(spark, Path(folder))
+        Path(folder, "readings").mkdir()
+        for number in range(1, 31):
+            lines = "".join(f"{reading}\n" for reading in range(number, number + 1000))
+            Path(folder, "readings", f"2026-11-{number:02}.txt").write_text(lines)
+        days = spark.range(1, 31).selectExpr("format_string('2026-11-%02d', id) AS day", "id % 10 = 0 AS is_holiday")
+        days.write.parquet(f"{folder}/days")
+        readings = env.read(Readings(f"{folder}/readings"))
+        holidays = spark.read.parquet(f"{folder}/days").where("is_holiday")
+        totals = F.sum("reading").alias("total")
+        compare("3 of 30 files", lambda: readings.join(holidays, "day").groupBy("day").agg(totals), env)
+
+        texts = [f"sha2(string(id + {number}), 512) AS text{number}" for number in range(2)]
+        spark.range(0, 150_000, 1, 1).selectExpr("id", *texts).write.parquet(f"{folder}/wide")
+        wide = spark.read.parquet(f"{folder}/wide")
+        compare("1 of 3 columns", lambda: wide.agg(F.max("id")), env)
+        compare("2 of 3 columns", lambda: wide.agg(F.max("id"), F.max("text0")), env)
+        compare("3 of 3 columns", lambda: wide.agg(F.max("id"), F.max("text0"), F.max("text1")), env)
     spark.stop()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"\b[0-9a-f]{12}\b|\d+(?:[.,:]\d+)*")
+"""A number, or the id of a job."""
 _RULE = re.compile("[─━]{2,}")
 
 
@@ -19,13 +19,25 @@ def shape(line: str) -> str:
 
 
 def lines_not_printed(sample: str, printed: str) -> list[str]:
-    """Return the lines of a sample whose shapes do not follow each other, in this order, in what was printed."""
-    return _without_match([shape(line) for line in sample.splitlines()], map(shape, printed.splitlines()))
-
-
-def _without_match(samples: list[str], printed: Iterable[str]) -> list[str]:
-    remaining = iter(printed)
+    """Return the shapes from the first line of a sample that was not printed after those before it."""
+    samples, remaining = shapes(sample), iter(shapes(printed))
     for index, line in enumerate(samples):
         if line not in {"", "..."} and line not in remaining:  # `in` advances the iterator to the line
             return samples[index:]
     return []
+
+
+def shapes(text: str) -> list[str]:
+    """Return the shapes of the lines of a text; a row of a table is a single line, wherever its cells are wrapped.
+
+    >>> shapes("│ 1 │ 8 splits of │\\n│   │ 2 files     │\\n└───┘")
+    ['│ # │ # splits of # files │', '└─┘']
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("│ ") and not line.split("│")[1].strip() and lines:
+            cells = zip(lines[-1].split("│"), line.split("│"), strict=True)
+            lines[-1] = "│".join(f"{above.rstrip()} {below.strip()} " for above, below in cells).strip()
+        else:
+            lines.append(line)
+    return [shape(line) for line in lines]

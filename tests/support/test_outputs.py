@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.outputs import lines_not_printed, shape
+from tests.support.outputs import lines_not_printed, shape, shapes
 
 PRINTED = "Spark: 3.5 s, 100 countries\n\norders   12 tasks\n━━━━━━\ncustomers 3 tasks\n"
 
@@ -31,3 +31,8 @@ def test_the_shape_of_a_line(line: str, expected: str) -> None:
 )
 def test_lines_of_a_sample_are_printed_in_this_order(sample: str, missing: list[str]) -> None:
     assert lines_not_printed(sample, PRINTED) == missing
+
+
+def test_wrapped_cells_of_a_table_are_joined() -> None:
+    table = "┏━━━┳━━━━━┓\n│ 1 │ 8 splits of │\n│   │ 2 files     │\n│ 2 │ a job 8fd7070aaeec │\n"
+    assert shapes(table) == ["┏─┳─┓", "│ # │ # splits of # files │", "│ # │ a job # │"]
