@@ -57,10 +57,10 @@ def compare(title: str, query: Callable[[], DataFrame], env: Environment, kind: 
 def main() -> None:
     spark = start_spark()
     with TemporaryDirectory() as folder:
-        sales = "id, pmod(hash(id), 200000) AS product, pmod(hash(id, 1), 1000) AS price"
-        spark.range(2_000_000).selectExpr(sales).write.parquet(f"{folder}/sales")
-        products = "id AS product, sha1(string(id)) AS name, sha2(string(id), 512) AS description"
-        spark.range(200_000).selectExpr(products).write.parquet(f"{folder}/products")
+        sales = ["id", "pmod(hash(id), 200000) AS product", "pmod(hash(id, 1), 1000) AS price"]
+        spark.range(2_000_000).selectExpr(*sales).write.parquet(f"{folder}/sales")
+        products = ["id AS product", "sha1(string(id)) AS name", "sha2(string(id), 512) AS description"]
+        spark.range(200_000).selectExpr(*products).write.parquet(f"{folder}/products")
 
         def revenue() -> DataFrame:
             chosen = spark.read.parquet(f"{folder}/products").where("name LIKE '00%'")

@@ -14,7 +14,6 @@ from penstock import Environment
 from penstock.connectors import FileSink
 
 SMALL_DATA = {
-    "execution.batch.adaptive.whole-query-threshold": 0,  # otherwise, Spark runs small queries unchanged
     "execution.native": False,  # otherwise, DuckDB may compute small queries in a single task
     "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "4 mb",  # by default 16 MiB
 }
@@ -33,7 +32,7 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         events = spark.range(0, 150_000, 1, 1).selectExpr("id", "sha2(string(id), 512) AS payload")
-        events.write.parquet(f"{folder}/events")
+        events.write.option("parquet.block.size", 2**20).parquet(f"{folder}/events")
 
         def report(title: str, run: Run, target: Path) -> None:
             files = len(list(target.glob("part-*")))

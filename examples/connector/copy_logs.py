@@ -10,12 +10,9 @@ from gzip_logs import GzipLogs, GzipLogSink
 
 from penstock import Environment
 
-SMALL_DATA = {"execution.batch.adaptive.whole-query-threshold": 0}
-"""Otherwise, Spark runs small queries unchanged."""
-
 
 def main() -> None:
-    env = Environment(config=SMALL_DATA, progress=False)
+    env = Environment(progress=False)
     with TemporaryDirectory() as folder:
         for day in range(1, 31):
             logs = Path(folder, "logs", f"day=2026-11-{day:02}")

@@ -10,10 +10,8 @@ from rows_per_task import RowsPerTask
 
 from penstock import Environment
 
-SMALL_DATA = {
-    "execution.batch.adaptive.whole-query-threshold": 0,  # otherwise, Spark runs small queries unchanged
-    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1 kb",  # by default 16 MiB
-}
+SMALL_DATA = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1 kb"}
+"""By default, a task reads 16 MiB."""
 
 
 def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

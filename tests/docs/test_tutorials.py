@@ -118,7 +118,7 @@ def test_the_source_of_the_tutorial_infers_its_parallelism(spark: SparkSession) 
             env.count(env.read(module["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
         )
         assert len([path for path in Items.requests if "items" in path]) == 11
-        test = blocks("own-connector.md")[4]
+        test = blocks("own-connector.md")[3]
         module["URL"] = f"http://127.0.0.1:{server.server_port}"
         run(test, module)
         assert len(module["read"].splits) == 3
@@ -128,7 +128,7 @@ def test_the_source_of_the_tutorial_infers_its_parallelism(spark: SparkSession) 
 
 
 def test_the_sink_of_the_tutorial_writes_new_folders_only(spark: SparkSession, tmp_path: Path) -> None:
-    code, use = blocks("own-connector.md")[5:]
+    code, use = blocks("own-connector.md")[4:]
     module = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
     use = use.replace('"lines"', f'"{tmp_path}/lines"')
     run(code + use, module)
