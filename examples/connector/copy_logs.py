@@ -21,13 +21,18 @@ def main() -> None:
             (logs / "0.gz").write_bytes(gzip.compress(lines.encode()))
 
         last_days = env.read(GzipLogs(f"{folder}/logs")).where("day > '2026-11-26'")
-        print(f"plain Spark: {last_days.rdd.getNumPartitions()} tasks would read {last_days.count()} rows")
+        env.spark.sparkContext.setJobGroup("plain", "count on plain Spark")
+        rows = last_days.count()
+        tracker = env.spark.sparkContext.statusTracker()
+        stages = [stage for job in tracker.getJobIdsForGroup("plain") for stage in tracker.getJobInfo(job).stageIds]
+        tasks = max(tracker.getStageInfo(stage).numTasks for stage in stages)
+        print(f"plain Spark: {tasks} tasks read {rows} rows")
 
         env.write(last_days, GzipLogSink(f"{folder}/copy"))
         source = env.execute("copy the last days").vertices[0]
         rows = env.count(env.read(GzipLogs(f"{folder}/copy")))
         days = sorted(path.name for path in Path(folder, "copy").glob("day=*"))
-        print(f"Penstock:    {source.tasks} tasks read {rows} rows, and wrote {days[0]} to {days[-1]}")
+        print(f"Penstock:    {source.tasks} tasks read {rows} rows and wrote {days[0]} to {days[-1]}")
     env.spark.stop()
 
 
