@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import click
 
 from penstock.base.units import show_bytes
 from penstock.cli.checks import check_can_create
-from penstock.cli.demo_data import DEFAULT_ORDERS, create_tables, default_folder, tables_folder
+from penstock.cli.demo_data import DEFAULT_ORDERS, create_tables, default_folder, table_files
 from penstock.cli.flags import FORMAT, KEEP_OPEN, QUERY_OPTIONS, UI, enable_page, keep_page_open, with_options
 from penstock.errors import SinkError
 
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.cli.common import SharedOptions
-    from penstock.cli.demo_runs import Comparison, Measurement
+    from penstock.cli.demo_runs import Comparison
     from penstock.cli.output import Output
 
 ROUNDS = 3
 """Counted runs of each query on each system."""
+_WIDTH = 120
+"""Characters of a line with a decision."""
 
 
 @click.command(short_help="Compare Penstock with plain Spark, side by side.")
@@ -45,7 +48,7 @@ def demo(
 ) -> None:
     """Run three queries on plain Spark and on Penstock, side by side.
 
-    The queries join orders with customers and products. The tables are created once, take 90 MB, and stay for further
+    The queries join orders with customers and products. The tables are created once, take 110 MB, and stay for further
     runs, in ~/.cache/penstock/demo unless --data sets another folder. Each system runs each query once to warm up, and
     three times in turns, in the same Spark session. The result has the median seconds, shuffled bytes and tasks, what
     Penstock decided and why, and whether the rows are equal. It takes one to three minutes.
@@ -119,24 +122,16 @@ def _show_figures(output: Output, comparison: Comparison) -> None:
     from penstock.cli.demo_runs import QUESTIONS, System
 
     rows: list[tuple[str, ...]] = []
-    for question in QUESTIONS:
-        measurements = {system: comparison.measurements[question, system] for system in System}
-        spark_seconds = measurements[System.SPARK].seconds
-        for system, measurement in measurements.items():
-            is_first = system is System.SPARK
-            times = "" if is_first else f"{spark_seconds / measurement.seconds:.1f}"
-            rows.append((question.title if is_first else "", system.value, *_figures(measurement), times))
-    for system in System:
-        seconds = comparison.seconds(system)
-        times = "" if system is System.SPARK else f"{comparison.seconds(System.SPARK) / seconds:.1f}"
-        rows.append(("All" if system is System.SPARK else "", system.value, f"{seconds:.2f}", "", "", times))
+    for title, questions in (*((question.title, [question]) for question in QUESTIONS), ("All", QUESTIONS)):
+        for system in System:
+            total = comparison.total(system, questions)
+            spark_seconds = comparison.total(System.SPARK, questions).seconds
+            is_spark = system is System.SPARK
+            times = "" if is_spark else f"{spark_seconds / total.seconds:.1f}"
+            figures = (f"{total.seconds:.2f}", show_bytes(total.shuffled_bytes), f"{total.tasks:,}", times)
+            rows.append((title if is_spark else "", system.value, *figures))
     columns = ("query", "system", "seconds", "shuffled", "tasks", "times as fast as Spark")
     output.rows(columns, rows, "Side by side")
-
-
-def _figures(measurement: Measurement) -> tuple[str, str, str]:
-    last = measurement.runs[-1]
-    return f"{measurement.seconds:.2f}", show_bytes(last.shuffled_bytes), f"{last.tasks:,}"
 
 
 def _show_decisions(output: Output, comparison: Comparison) -> None:
@@ -147,15 +142,14 @@ def _show_decisions(output: Output, comparison: Comparison) -> None:
     for question in QUESTIONS:
         output.note(f"\n{question.title}")
         for system in (System.PENSTOCK, System.STEPS):
-            job = comparison.measurements[question, system].job
-            for line in job.decision_lines() if job else ():
-                output.note(f"  {system.value}: {line.removeprefix('- ')}")
+            for line in comparison.jobs[question, system].decision_lines():
+                output.note(_wrapped(f"{system.value}: {line.removeprefix('- ')}"))
 
 
 def _show_result(output: Output, comparison: Comparison) -> None:
     from penstock.cli.demo_runs import QUESTIONS, System
 
-    seconds = {system: comparison.seconds(system) for system in System}
+    seconds = {system: comparison.total(system, QUESTIONS).seconds for system in System}
     spark_seconds = seconds[System.SPARK]
     output.note(
         f"\nPenstock is {spark_seconds / seconds[System.PENSTOCK]:.1f} times as fast as Spark with AQE here "
@@ -174,6 +168,10 @@ def _show_next(output: Output, tables: Mapping[str, Path]) -> None:
         f"  {command} demo --keep-open        this comparison, with a web page of its jobs\n"
         f"The tables are in {tables['orders'].parent}. README.md and docs/README.md in the sources say more."
     )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _command() -> str:

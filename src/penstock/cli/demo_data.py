@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TABLES = ("customers", "orders", "products")
 DEFAULT_ORDERS = 6_000_000
 """Number of orders. Their file is larger than 64 MiB, below which Spark runs a query without DuckDB unchanged."""
-_ORDERS_PER_CUSTOMER = 8
+_ORDERS_PER_CUSTOMER = 2
 _PRODUCTS = 50_000
 _COUNTRIES = 100
 _HOT_CUSTOMER = 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,29 +67,15 @@ class Run:
     shuffled_bytes: int
 
 
-@dataclass(slots=True)
-class Measurement:
-    """The counted runs of a query on a system, and the job of the last run on Penstock."""
-
-    runs: list[Run] = field(default_factory=list)
-    job: Job | None = None
-
-    @property
-    def seconds(self) -> float:
-        """The median duration."""
-        return statistics.median(run.seconds for run in self.runs)
-
-
-Measurements = dict[tuple[Question, System], Measurement]
-
-
 class Comparison:
     """Runs the queries on each system in the same Spark session, and compares their rows.
 
     Attributes
     ----------
-    measurements
+    runs
         The counted runs of each query on each system.
+    jobs
+        The job of the last run of each query on Penstock.
     compared_rows
         The number of rows of Penstock that were compared with Spark's; all of them were equal.
     """
@@ -104,9 +90,8 @@ class Comparison:
             System.PENSTOCK: Environment(spark, progress=False),
         }
         self._last_stage = -1
-        self.measurements: Measurements = {
-            (question, system): Measurement() for question in QUESTIONS for system in System
-        }
+        self.runs: dict[tuple[Question, System], list[Run]] = {}
+        self.jobs: dict[tuple[Question, System], Job] = {}
         self.compared_rows = 0
 
     def run_round(self, number: int) -> Iterator[tuple[System, float]]:
@@ -128,13 +113,18 @@ class Comparison:
                 rows[question, system], run = self._measure(lambda: self._collect(question, system))  # noqa: B023
                 total += run.seconds
                 if number:
-                    self.measurements[question, system].runs.append(run)
+                    self.runs.setdefault((question, system), []).append(run)
             yield system, total
         self._compare(rows)
 
-    def seconds(self, system: System) -> float:
-        """Return the sum of a system's medians over all queries."""
-        return sum(self.measurements[question, system].seconds for question in QUESTIONS)
+    def total(self, system: System, questions: Sequence[Question]) -> Run:
+        """Return the sum over queries of the median duration, and of the tasks and bytes of the last run."""
+        runs = [self.runs[question, system] for question in questions]
+        return Run(
+            sum(statistics.median(run.seconds for run in runs_of_query) for runs_of_query in runs),
+            sum(runs_of_query[-1].tasks for runs_of_query in runs),
+            sum(runs_of_query[-1].shuffled_bytes for runs_of_query in runs),
+        )
 
     def _collect(self, question: Question, system: System) -> list[Row]:
         df = self._spark.sql(question.statement)
@@ -142,7 +132,8 @@ class Comparison:
             return df.collect()
         env = self._environments[system]
         rows = env.collect(df)
-        self.measurements[question, system].job = env.last_job
+        if env.last_job:
+            self.jobs[question, system] = env.last_job
         return rows
 
     def _measure(self, collect: Callable[[], list[Row]]) -> tuple[list[Row], Run]:
