@@ -48,7 +48,7 @@ def demo(
 ) -> None:
     """Run three queries on plain Spark and on Penstock, side by side.
 
-    The queries join orders with customers and products. The tables are created once, take 110 MB, and stay for further
+    The queries join orders with customers and products. The tables are created once, take 90 MB, and stay for further
     runs, in ~/.cache/penstock/demo unless --data sets another folder. Each system runs each query once to warm up, and
     three times in turns, in the same Spark session. The result has the median seconds, shuffled bytes and tasks, what
     Penstock decided and why, and whether the rows are equal. It takes one to three minutes.

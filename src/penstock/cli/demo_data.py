@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLES = ("customers", "orders", "products")
-DEFAULT_ORDERS = 6_000_000
+DEFAULT_ORDERS = 5_000_000
 """Number of orders. Their file is larger than 64 MiB, below which Spark runs a query without DuckDB unchanged."""
 _ORDERS_PER_CUSTOMER = 2
 _PRODUCTS = 50_000
