@@ -74,7 +74,7 @@ SPARK = {"--master", "--conf", "--config", "--verbose"}
 PAGE = {"--ui", "--keep-open"}
 FLAGS = {
     "connect-server": SPARK | {"--host", "--port", "--token", "--no-token", "--ui", "--history"},
-    "demo": SPARK | PAGE | {"--output-format", "--data", "--orders"},
+    "demo": SPARK | PAGE | {"--output-format", "--data"},
     "explain": SPARK | {"--output-format", "--table"},
     "history clean": {
         "--output-format",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -36,13 +37,11 @@ _WIDTH = 120
 @click.command(short_help="Compare Penstock with plain Spark, side by side.")
 @with_options(FORMAT, *QUERY_OPTIONS)
 @click.option("--data", type=click.Path(file_okay=False), metavar="DIR", help="Store the tables in this folder.")
-@click.option("--orders", type=click.IntRange(min=8), default=DEFAULT_ORDERS, hidden=True)  # tests need few
 @UI
 @KEEP_OPEN
 def demo(
     shared: SharedOptions,
     data: str | None,
-    orders: int,
     ui: bool,  # noqa: FBT001
     keep_open: bool,  # noqa: FBT001
 ) -> None:
@@ -64,19 +63,19 @@ def demo(
         if ui or keep_open:
             enable_page()
         with shared.spark() as spark_thread:
-            _create_tables(folder, orders)
+            _create_tables(folder)
             spark_thread.call(lambda: _run_demo(output, table_files(folder)))
             if keep_open:
                 keep_page_open()
 
 
-def _create_tables(folder: Path, orders: int) -> None:
+def _create_tables(folder: Path) -> None:
     """Create the tables unless an earlier run has created them."""
     if all(file.exists() for file in table_files(folder).values()):
         return
-    _progress(f"Creating {orders:,} orders in {folder} ...", newline=False)
+    _progress(f"Creating {DEFAULT_ORDERS:,} orders in {folder} ...", newline=False)
     start = time.monotonic()
-    create_tables(folder, orders)
+    create_tables(folder, DEFAULT_ORDERS)
     _progress(f" {time.monotonic() - start:.0f} s")
 
 
@@ -161,13 +160,16 @@ def _show_result(output: Output, comparison: Comparison) -> None:
 
 def _show_next(output: Output, tables: Mapping[str, Path]) -> None:
     command = _command()
-    output.note(
-        "\nWhere to go next\n"
-        f"  {command} run your_job.py         any PySpark program, unchanged\n"
-        f"  {command} verify your_job.py      also runs it on plain Spark, and compares the rows\n"
-        f"  {command} demo --keep-open        this comparison, with a web page of its jobs\n"
-        f"The tables are in {tables['orders'].parent}. README.md and docs/README.md in the sources say more."
-    )
+    folder = tables["orders"].parent
+    data = "" if folder == default_folder() else f" --data {shlex.quote(str(folder))}"
+    commands = {
+        "run your_job.py": "any PySpark program, unchanged",
+        "verify your_job.py": "also runs it on plain Spark, and compares the rows",
+        f"demo{data} --keep-open": "this comparison, with a web page of its jobs",
+    }
+    width = max(map(len, commands))
+    lines = [f"  {command} {arguments:{width}}   {purpose}" for arguments, purpose in commands.items()]
+    output.note("\n".join(["\nWhere to go next", *lines, "  README.md and docs/README.md in the sources"]))
 
 
 def _wrapped(text: str) -> str:
