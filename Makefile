@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DEMO_STAMP := $(VENV)/.ready-demo
 DATA := data
 SCALE ?= 10
 ROUNDS ?= 3
@@ -20,11 +21,15 @@ help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml tools/setup.sh
-	@PYTHON=$(PYTHON) tools/setup.sh $(VENV)
-	@touch $(STAMP)
+	@PYTHON=$(PYTHON) tools/setup.sh $(VENV) delta,dev,iceberg,kafka
+	@touch $(STAMP) $(DEMO_STAMP)
 
-demo: $(STAMP)  ## Run a pipeline on real data and print its decisions and their reasons.
-	@$(BIN)/penstock demo
+$(DEMO_STAMP): pyproject.toml tools/setup.sh
+	@PYTHON=$(PYTHON) tools/setup.sh $(VENV)
+	@touch $(DEMO_STAMP)
+
+demo: $(DEMO_STAMP)  ## Compare Penstock with plain Spark, side by side, and print the decisions and their reasons.
+	@$(BIN)/penstock demo --data $(DATA)/demo
 
 test: $(STAMP)  ## Run the quick tests of all features (TESTS=tests/state runs a part).
 	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)"

@@ -9,10 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-TARGET = Path(__file__).parent.parent / "docs" / "images" / "demo.svg"
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "docs" / "images" / "demo.svg"
 
 demo = subprocess.run(
-    [Path(sys.executable).parent / "penstock", "demo"],
+    [Path(sys.executable).parent / "penstock", "demo", "--data", ROOT / "data" / "demo"],
     stdout=subprocess.PIPE,
     text=True,
     check=True,

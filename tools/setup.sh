@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# Creates the virtual environment, and installs Java if there is none that Spark supports.
+# Creates a virtual environment with Penstock, and installs Java if there is none that Spark supports.
+# Arguments: the folder of the environment, and extras of the package, such as dev,delta (default: none).
+# The output of installers is shown only if they fail.
 set -euo pipefail
 venv=$1
+extras=${2:+[$2]}
 python=${PYTHON:-python3}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+quietly() { "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }; }
 
 java_major() {
   local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
@@ -13,7 +20,8 @@ java_major() {
 if [ "$(java_major)" -lt 17 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "Installing openjdk-17-jre-headless, as there is no Java 17 or newer"
-    apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends openjdk-17-jre-headless >/dev/null
+    quietly apt-get update -q
+    quietly env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends openjdk-17-jre-headless
   else
     echo "Spark needs Java 17 or newer, which is not installed." >&2
     echo "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless" >&2
@@ -27,9 +35,10 @@ fi
   echo "Penstock needs Python 3.11 or newer; $python is $("$python" --version 2>&1). Set PYTHON=..." >&2
   exit 1
 }
-if ! "$python" -m venv "$venv"; then
+if ! "$python" -m venv "$venv" >"$log" 2>&1; then
+  cat "$log" >&2
   echo "Cannot create a virtual environment; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2
   exit 1
 fi
-echo "Installing Penstock and its dependencies into $venv (a minute or two)"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[delta,demo,dev,iceberg,kafka,web]'
+echo "Installing Penstock into $venv${extras:+ with the extras $extras} (downloads Spark and other packages; a minute or two)"
+quietly "$venv/bin/pip" install --disable-pip-version-check --editable ".$extras"

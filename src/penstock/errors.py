@@ -148,7 +148,7 @@ class WebError(PenstockError):
 
     @classmethod
     def missing(cls, package: str) -> Self:
-        return cls(f"the web page and the REST API need the package {package}", hint="pip install 'penstock[web]'")
+        return cls(f"the web page and the REST API need the package {package}", hint=f"pip install {package}")
 
 
 class VerificationError(PenstockError):

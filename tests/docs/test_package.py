@@ -34,7 +34,7 @@ def test_links_with_an_address_are_absolute(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PENSTOCK_URL", "https://example.org/penstock/")
     urls, readme = metadata(tmp_path)
     assert "Source, https://example.org/penstock" in urls
-    assert "![Times as fast" in readme
+    assert "![What `make demo` prints" in readme
     assert "(https://example.org/penstock/raw/main/docs/images/demo.svg)" in readme
     assert "(https://example.org/penstock/blob/main/docs/README.md)" in readme
     assert relative_links(readme) == []

@@ -72,7 +72,7 @@ def require_component(component: str, *paths: str | Path | None) -> None:
 def require_module(name: str, extra: str) -> None:
     """Skip a module's tests if a client library is missing; fail if ALL_TEST_SERVICES is 1."""
     if find_spec(name) is None:
-        message = f"{name} is not installed, so its tests are skipped; pip install 'penstock[{extra}]' installs it"
+        message = f"{name} is not installed, so its tests are skipped; `pip install '.[{extra}]'` installs it"
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             raise ImportError(message)
         pytest.skip(message, allow_module_level=True)

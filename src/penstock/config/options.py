@@ -86,7 +86,7 @@ NATIVE = Option(
     doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and aggregate rows, if that gives the "
     "same results as Spark, and is faster. A query that is fastest on one executor becomes a single task; other "
     "queries send columns instead of rows between their steps. Spark does whatever DuckDB cannot do, and a decision "
-    "says why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If you set "
+    "says why. The package `duckdb` must be installed for every worker. If you set "
     "nothing, DuckDB computes only queries of a single task, and only in Spark's local mode.",
 )
 NATIVE_MEMORY = Option(

@@ -67,7 +67,7 @@ def failure_reason(bridge: Bridge, error: Exception) -> str | None:
         reason += " on an executor"
         if is_package_missing:
             python = bridge.spark.sparkContext.pythonExec
-            reason += f", whose Python is {python}: set PYSPARK_PYTHON to a Python that has penstock[native]"
+            reason += f", whose Python is {python}: set PYSPARK_PYTHON to a Python that has Penstock and duckdb"
         _UNAVAILABLE[bridge.application] = reason
     return reason
 

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from penstock.commit import Access
     from penstock.errors import PenstockError
 
+PACKAGES = {
+    "delta": "deltalake",
+    "http": "httpx tenacity",
+    "iceberg": "'pyiceberg[pyarrow,sql-sqlite]' pyiceberg-core",
+    "kafka": "confluent-kafka",
+}
+"""The packages of each extra with a client library, as arguments of ``pip install``."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def require_module(module: str, extra: str, error: type[PenstockError]) -> None:
-    """Raise `error`, with the command that installs Penstock's pip extra `extra`, if a module is not installed."""
+    """Raise `error`, with the command that installs the packages of an extra, if a module is not installed."""
     if find_spec(module) is None:
-        raise error(f"{module} is not installed", hint=f"pip install 'penstock[{extra}]'")
+        raise error(f"{module} is not installed", hint=f"pip install {PACKAGES[extra]}")
 
 
 def absolute_path(path: str) -> str:
