@@ -29,7 +29,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -> None:
+def test_a_missing_java_is_an_error_without_traceback(programs: dict[str, str], command: str) -> None:
     done = penstock(*(programs.get(word, word) for word in command.split(" ")), JAVA_HOME="/nonexistent")
     assert done.returncode == 1
     assert done.stderr.startswith(
@@ -41,7 +41,7 @@ def test_a_missing_java_is_one_message(programs: dict[str, str], command: str) -
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_old_pyspark_is_one_message(programs: dict[str, str], tmp_path: Path, command: str) -> None:
+def test_an_old_pyspark_is_an_error_without_traceback(programs: dict[str, str], tmp_path: Path, command: str) -> None:
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "3.5.1"\n')
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from penstock.cli.main import main; main()"
