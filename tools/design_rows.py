@@ -1,7 +1,7 @@
 """The rows of docs/reference/designs.md, their mutations in tools/designs, and the results of these mutations.
 
-A mutation replaces a text in a file that a row cites, so that the required behavior is missing or wrong. A row is proven
-if the tests that it cites fail with its mutation. `mutate_designs.py` runs the mutations and writes
+A mutation replaces a text in a file that a row cites, so that the required behavior is missing or wrong. A row is
+proven if the tests that it cites fail with its mutation. `mutate_designs.py` runs the mutations and writes
 ``tools/designs/results.json``; `make_docs.py` copies the counts from there to the page.
 """
 
@@ -54,6 +54,8 @@ class Mutation:
         Its replacement.
     tests
         The tests that must fail: tests that the row cites, or cases of them; if empty, all cited tests.
+    error
+        The class of the error that the tests raise instead of failing an assertion; empty for an assertion.
     reason
         Why the row has no mutation; then the fields before are empty.
     """
@@ -63,6 +65,7 @@ class Mutation:
     before: str = ""
     after: str = ""
     tests: tuple[str, ...] = ()
+    error: str = ""
     reason: str = ""
 
     @property
@@ -73,7 +76,7 @@ class Mutation:
     @property
     def digest(self) -> str:
         """A hash of the mutation."""
-        return _digest(self.file, self.before, self.after, *self.tests)
+        return _digest(self.file, self.before, self.after, self.error, *self.tests)
 
     def digest_with_sources(self) -> str:
         """Return a hash of the mutation, of the file that it changes, and of the files of its tests."""
@@ -138,7 +141,9 @@ def summary(design: str) -> str:
         if (result := results.get(requirement)) is not None
         if result["outcome"] == "fails" and result["mutation"] == mutation.digest
     ]
-    lines = [f"The cited tests fail with a mutation of the cited code for {len(proven)} of {len(complete)} rows with *yes*"]
+    lines = [
+        f"The cited tests fail with a mutation of the cited code for {len(proven)} of {len(complete)} rows with *yes*"
+    ]
     if proven:
         dates, commits = (sorted({result[key] for result in proven}) for key in ("date", "commit"))
         period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"

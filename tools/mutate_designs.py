@@ -2,12 +2,14 @@
 
     python -m tools.mutate_designs                     run all mutations that have no current result
     python -m tools.mutate_designs --design FLIP-469   only those of a design
-    python -m tools.mutate_designs --only "dotted"     only rows whose requirement contains a text
+    python -m tools.mutate_designs --only "dotted"     only rows whose requirement or mutated file contains a text
+    python -m tools.mutate_designs --quick             only rows whose tests need no Spark session
     python -m tools.mutate_designs --again             also mutations that have a current result
 
 A mutation (`design_rows.Mutation`) is applied to a copy of ``src``, never to the work tree. Its tests must pass without
 it, and must fail with it, through an assertion: a test that is skipped, cannot be collected or raises another error
-proves nothing. A result is current while the mutation, the file that it changes and the files of its tests are the same.
+proves nothing. A result is current while the mutation, the file that it changes and the files of its tests are
+unchanged.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class Copy:
             report = Path(folder) / "report.xml"
             options = ["-p", "no:cacheprovider", "--durations=0", f"--junitxml={report}", f"--basetemp={folder}/tests"]
             _run([*_PYTEST, *options, *tests], environ, timeout)
-            return _cases(report) if report.exists() else {}
+            return read_cases(report) if report.exists() else {}
 
     def run_mutated(self, mutation: Mutation, tests: Iterable[str], timeout: float) -> dict[str, Case]:
         """Run test cases with a mutation."""
@@ -111,7 +113,7 @@ def _run(command: Sequence[str], environ: dict[str, str], timeout: float) -> str
         return output.read()
 
 
-def _cases(report: Path) -> dict[str, Case]:
+def read_cases(report: Path) -> dict[str, Case]:
     """Return the outcomes in a report of pytest by the id of the case; a failure while cleaning up is an error."""
     cases: dict[str, Case] = {}
     for element in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest has written it
@@ -127,11 +129,11 @@ def _cases(report: Path) -> dict[str, Case]:
     return cases
 
 
-def collect(tests: Iterable[str]) -> list[str]:
-    """Return the ids of all cases of tests, except those marked slow."""
+def collect(tests: Iterable[str], markers: str) -> list[str]:
+    """Return the ids of all cases of tests that have certain markers."""
     functions = sorted({test.partition("[")[0] for test in tests})
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT)))}
-    output = _run([*_PYTEST, "--collect-only", "-m", "not slow", *functions], environ, 600)
+    output = _run([*_PYTEST, "--collect-only", "-m", markers, *functions], environ, 600)
     collected = [line for line in output.splitlines() if line.startswith("tests/") and "::" in line]
     if not collected:
         raise SystemExit(f"no test was collected:\n{output}")
@@ -157,7 +159,12 @@ def verdict(pending: Pending, outcomes: dict[str, Case]) -> tuple[str, str]:
     message = ""
     for test, cases in zip(pending.mutation.tests, pending.cases, strict=True):
         ran = [outcomes[name] for name in cases if name in outcomes]
-        failures = [case for case in ran if case.outcome == "failure"]
+        error = pending.mutation.error
+        failures = [
+            case
+            for case in ran
+            if case.outcome == "failure" or (error and case.outcome == "raised" and case.message.startswith(error))
+        ]
         if not failures:
             counts = Counter(case.outcome for case in ran) or {"did not end": len(cases)}
             problem = next((f": {case.message}" for case in ran if case.outcome != "passed"), "")
@@ -243,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--design", default="", help="the name of a design, such as FLIP-469")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose requirement or file contains it")
+    parser.add_argument("--quick", action="store_true", help="only rows whose tests need no Spark session")
     parser.add_argument("--again", action="store_true", help="run mutations that have a current result, too")
     parser.add_argument("--jobs", type=int, default=1, help="the number of mutations that run at a time")
     parser.add_argument("--timeout", type=float, default=600, help="the seconds that the tests of a mutation may take")
@@ -258,13 +266,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     todo = [(design, each) for design, each in chosen if options.again or not run.is_current(design, each)]
     if todo:
-        collected = collect(test for _, mutation in todo for test in mutation.tests)
+        markers = "not slow and not spark" if options.quick else "not slow"
+        collected = collect((test for _, mutation in todo for test in mutation.tests), markers)
         pending = [
             Pending(design, mutation, tuple(cases_of(test, collected) for test in mutation.tests))
             for design, mutation in todo
         ]
-        run_all(pending, run, options.jobs, options.timeout)
-    outcomes = [run.results[design][mutation.requirement]["outcome"] for design, mutation in chosen]
+        run_all([each for each in pending if all(each.cases) or not options.quick], run, options.jobs, options.timeout)
+    results = [run.results.get(design, {}).get(mutation.requirement, {}) for design, mutation in chosen]
+    outcomes = [result.get("outcome", "not run") for result in results]
     print(f"\n{len(chosen)} mutations: {dict(Counter(outcomes))}; {len(chosen) - len(todo)} had a current result")
     return int(any(outcome != FAILS for outcome in outcomes))
 
