@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "designs.md"
 MUTATIONS = Path(__file__).parent / "designs"
 RESULTS = MUTATIONS / "results.json"
+FAILS = "fails"
+"""The outcome of a mutation that all of its tests detect."""
 HEAD = ["requirement", "works", "where", "test"]
 QUOTED = re.compile(r"`([^`]+)`")
 _SUMMARY = re.compile(r"(<!-- mutations: (?P<design>\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -129,35 +131,28 @@ def read_results(file: Path = RESULTS) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def summary(design: str) -> str:
-    """Return the sentence below the table of a design: how many rows are proven, and which are not."""
-    rows = {row.requirement: row for row in rows_by_design()[design]}
-    mutations = {mutation.requirement: mutation for mutation in mutations_of(design, list(rows.values()))}
+    """Return the text below the table of a design: how many rows are proven, and which are not."""
+    rows = rows_by_design()[design]
+    complete = [row.requirement for row in rows if row.is_complete]
+    mutations = {mutation.requirement: mutation for mutation in mutations_of(design, rows)}
     results = read_results().get(design, {})
-    complete = [requirement for requirement, row in rows.items() if row.is_complete]
-    proven = [
-        result
-        for requirement in complete
-        if (mutation := mutations.get(requirement)) is not None
-        if (result := results.get(requirement)) is not None
-        if result["outcome"] == "fails" and result["mutation"] == mutation.digest
-    ]
-    lines = [
-        f"The cited tests fail with a mutation of the cited code for {len(proven)} of {len(complete)} rows with *yes*"
-    ]
-    if proven:
-        dates, commits = (sorted({result[key] for result in proven}) for key in ("date", "commit"))
-        period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-        lines[0] += f" ({period}, commit {', '.join(commits)})"
-    lines[0] += "."
-    without = {
-        requirement: mutations[requirement].reason
-        for requirement in complete
-        if requirement in mutations and mutations[requirement].reason
+    proven = {
+        requirement: result
+        for requirement, result in results.items()
+        if requirement in complete and requirement in mutations
+        if result["outcome"] == FAILS and result["mutation"] == mutations[requirement].digest
     }
-    if without:
-        lines.append("Rows without a mutation:\n")
-        lines += [f"* {requirement} ({reason})" for requirement, reason in without.items()]
-    return "\n".join(lines) + "\n"
+    text = f"Mutations of the cited code make the cited tests of {len(proven)} of {len(complete)} rows with *yes* fail"
+    if proven:
+        dates, commits = (sorted({result[key] for result in proven.values()}) for key in ("date", "commit"))
+        text += f" ({' to '.join(dict.fromkeys((dates[0], dates[-1])))}, commit {', '.join(commits)})"
+    reasons = {requirement: mutation.reason for requirement, mutation in mutations.items()}
+    others = [
+        f"* {requirement} ({reasons.get(requirement) or 'not verified'})"
+        for requirement in complete
+        if requirement not in proven
+    ]
+    return text + ("; the others are\n\n" + "\n".join(others) if others else ".") + "\n"
 
 
 def fill_in(text: str) -> str:

@@ -36,9 +36,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.design_rows import RESULTS, ROOT, Mutation, mutations_of, read_results, rows_by_design
+from tools.design_rows import FAILS, RESULTS, ROOT, Mutation, mutations_of, read_results, rows_by_design
 
-FAILS = "fails"
 _ASSERTION = re.compile(r"assert |AssertionError|Failed: DID NOT (RAISE|WARN)")
 """Messages of a failed assertion; pytest shortens the name of the error if its message begins with ``assert``."""
 _GRACE_SECONDS = 30
@@ -191,6 +190,7 @@ class Run:
         mutation = pending.mutation
         first_line = detail.partition("\n")[0][:200].replace(tempfile.gettempdir(), "")
         with self._lock:
+            self.results = read_results(self._file)  # another run may have added results
             self.results.setdefault(pending.design, {})[mutation.requirement] = {
                 "outcome": outcome,
                 "mutation": mutation.digest,
