@@ -176,13 +176,12 @@ class Run:
     """A run of mutations: writes the results file after each of them."""
 
     def __init__(self, file: Path, commit: str) -> None:
-        self.results = read_results(file)
         self._file, self._commit = file, commit
         self._lock = threading.Lock()
 
     def is_current(self, design: str, mutation: Mutation) -> bool:
-        """Whether the mutation has a result of this state of its files."""
-        result = self.results.get(design, {}).get(mutation.requirement, {})
+        """Whether the mutation has a result of this state of its files, possibly of another run at the same time."""
+        result = read_results(self._file).get(design, {}).get(mutation.requirement, {})
         return result.get("outcome") == FAILS and result.get("sources") == mutation.digest_with_sources()
 
     def record(self, pending: Pending, outcome: str, detail: str) -> None:
@@ -190,22 +189,22 @@ class Run:
         mutation = pending.mutation
         first_line = detail.partition("\n")[0][:200].replace(tempfile.gettempdir(), "")
         with self._lock:
-            self.results = read_results(self._file)  # another run may have added results
-            self.results.setdefault(pending.design, {})[mutation.requirement] = {
+            results = read_results(self._file)
+            results.setdefault(pending.design, {})[mutation.requirement] = {
                 "outcome": outcome,
                 "mutation": mutation.digest,
                 "sources": mutation.digest_with_sources(),
                 "date": str(dt.date.today()),  # noqa: DTZ011 - the date of this machine
                 "commit": self._commit,
             }
-            ordered = {design: dict(sorted(rows.items())) for design, rows in sorted(self.results.items())}
+            ordered = {design: dict(sorted(rows.items())) for design, rows in sorted(results.items())}
             partial = self._file.with_suffix(".partial")
             partial.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
             partial.replace(self._file)
             print(f"{outcome:10}  {pending.design:11}  {mutation.requirement}\n{'':25}{first_line}", flush=True)
 
 
-def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float) -> None:
+def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float, *, again: bool) -> None:
     """Run the tests without mutations in a process, and then each mutation whose tests have passed."""
     with tempfile.TemporaryDirectory(prefix="penstock-mutations-") as folder:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
@@ -221,6 +220,8 @@ def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float) -> None
             if failed or not all(each.cases):
                 problem = f"without the mutation: {failed}" if failed else f"not collected: {each.mutation.tests}"
                 run.record(each, "no test", problem)
+                return
+            if not again and run.is_current(each.design, each.mutation):
                 return
             start = time.monotonic()
             outcomes = with_copy(copies, lambda copy: copy.run_mutated(each.mutation, cases, timeout))
@@ -272,9 +273,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Pending(design, mutation, tuple(cases_of(test, collected) for test in mutation.tests))
             for design, mutation in todo
         ]
-        run_all([each for each in pending if all(each.cases) or not options.quick], run, options.jobs, options.timeout)
-    results = [run.results.get(design, {}).get(mutation.requirement, {}) for design, mutation in chosen]
-    outcomes = [result.get("outcome", "not run") for result in results]
+        selected = [each for each in pending if all(each.cases) or not options.quick]
+        run_all(selected, run, options.jobs, options.timeout, again=options.again)
+    results = read_results(options.results)
+    outcomes = [
+        results.get(design, {}).get(mutation.requirement, {}).get("outcome", "not run") for design, mutation in chosen
+    ]
     print(f"\n{len(chosen)} mutations: {dict(Counter(outcomes))}; {len(chosen) - len(todo)} had a current result")
     return int(any(outcome != FAILS for outcome in outcomes))
 
