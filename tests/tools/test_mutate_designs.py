@@ -174,6 +174,7 @@ def test_a_result_is_current_until_the_mutation_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3 * 60 * 60)  # more than a hundred runs of pytest
 def test_the_tests_of_all_rows_fail_with_their_mutations(tmp_path: Path) -> None:
     command: list[Any] = [
         sys.executable,
