@@ -1,4 +1,7 @@
-"""Generate reference pages from declarations and docstrings, and update the figures from bench/results."""
+"""Generate reference pages from declarations and docstrings, and update the figures from bench/results.
+
+The page on the designs gets the results of `mutate_designs.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 import click
 
 import api_pages
+import design_rows
 import figures
 from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
@@ -96,7 +100,7 @@ def main() -> int:
             path.write_text(text)
     for path in figures.PAGES:
         name, text = str(path.relative_to(ROOT)), path.read_text()
-        updated = figures.fill_in(text)
+        updated = design_rows.fill_in(figures.fill_in(text))
         unsourced += [f"{name}: {claim}" for claim in figures.unsourced_claims(text)]
         if is_check and updated != text:
             stale.append(name)

@@ -7,40 +7,14 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.support.paths import ROOT
+from tools.design_rows import QUOTED, Row, rows_by_design, source_path
 
-PAGE = ROOT / "docs" / "reference" / "designs.md"
-HEAD = ["requirement", "works", "where", "test"]
 DESIGNS = ["FLIP-379", "FLINK-31655", "FLIP-469", "FLIP-146", "FLINK-5052"]
 ANSWERS = re.compile(r"yes$|(yes|in part|no): \S.*", re.DOTALL)
-QUOTED = re.compile(r"`([^`]+)`")
-
-
-class Row(NamedTuple):
-    """A row of a table."""
-
-    requirement: str
-    works: str
-    where: str
-    test: str
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def tables(text: str) -> dict[str, list[Row]]:
-    """Return the rows below each second-level heading."""
-    rows: dict[str, list[Row]] = {}
-    for section in text.split("\n## ")[1:]:
-        lines = [cells(line) for line in section.splitlines() if line.startswith("|")]
-        if lines and lines[0] == HEAD:
-            rows[section.partition("\n")[0]] = [Row(*line) for line in lines[2:]]
-    return rows
 
 
 @cache
@@ -107,7 +81,7 @@ def literals(values: ast.expr, module: ast.Module) -> Iterator[str]:
 
 def location_problem(location: str) -> str | None:
     path, _, symbol = location.partition("::")
-    file = ROOT / path if path.startswith(("tests/", "bench/")) else ROOT / "src" / "penstock" / path
+    file = source_path(path)
     if not file.is_file():
         return f"there is no file {path}"
     return None if not symbol or has_symbol(file, symbol) else f"{path} has no {symbol}"
@@ -139,12 +113,12 @@ def problems(row: Row) -> list[str]:
     return errors
 
 
-TABLES = tables(PAGE.read_text())
+TABLES = rows_by_design()
 ROWS = [row for rows in TABLES.values() for row in rows]
 
 
 def test_each_design_has_a_table() -> None:
-    assert [name.partition(":")[0] for name in TABLES] == DESIGNS
+    assert list(TABLES) == DESIGNS
     assert all(len(rows) >= 10 for rows in TABLES.values())
 
 
