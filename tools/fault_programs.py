@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Run = Callable[[SparkSession, Path], object]
 WITHOUT_AQE = {"spark.sql.adaptive.enabled": "false"}
 WITHOUT_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
-LITTLE_MEMORY = {"spark.memory.fraction": "0.06"}
+LITTLE_MEMORY = {"spark.memory.fraction": "0.03"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def spilled_sort(spark: SparkSession, _: Path) -> None:
 
 
 @fault("spill", LITTLE_MEMORY, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}, partitions(4))
-def spilled_window(spark: SparkSession, _: Path) -> object:
+def spilled_window(spark: SparkSession, _: Path) -> None:
     window = Window.partitionBy("customer").orderBy("amount")
     wide(spark, 2_000_000).withColumn("rank", F.rank().over(window)).write.format("noop").mode("overwrite").save()
 
@@ -150,7 +150,7 @@ def overestimated_side(spark: SparkSession, _: Path) -> object:
 
 @fault("broadcast", WITHOUT_AQE)
 def large_broadcast(spark: SparkSession, _: Path) -> object:
-    return spark.range(100_000).join(F.broadcast(wide(spark, 1_500_000)), "id").agg(F.max("note")).collect()
+    return spark.range(100_000).join(F.broadcast(wide(spark, 2_000_000)), "id").agg(F.max("note")).collect()
 
 
 @fault("small files")
@@ -165,7 +165,7 @@ def small_csv_files(spark: SparkSession, data: Path) -> object:
 
 
 @fault("one task")
-def global_window(spark: SparkSession, _: Path) -> object:
+def global_window(spark: SparkSession, _: Path) -> None:
     rows = wide(spark, 2_000_000).select("amount", "note", F.row_number().over(Window.orderBy("amount")).alias("rank"))
     rows.write.format("noop").mode("overwrite").save()
 

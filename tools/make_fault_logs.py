@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -86,6 +87,7 @@ def make_logs(folder: Path, names: Sequence[str] = ()) -> None:
     """Write the logs of the named programs, or of all."""
     data = folder / "data"
     make_data(data)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 2g pyspark-shell"
     try:
         for number, program in enumerate([*FAULTS, *HEALTHY]):
             if not names or program.name in names:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.units import show_count
 from penstock.doctor.checks import CHECKS
 from penstock.doctor.log_files import LogFiles
 from penstock.doctor.reader import read_application
@@ -116,6 +117,10 @@ def _facts(application: Application, timeline: Timeline, files: LogFiles) -> Fac
 
 def _notes(application: Application, files: LogFiles) -> list[str]:
     notes = []
+    failed = [query for query in application.queries.values() if query.error]
+    if failed:
+        first = f"{application.where(failed[0].id)}: {failed[0].error}"
+        notes.append(f"{show_count(len(failed), 'query', 'queries')} failed, the first in {first}")
     if files.is_truncated or application.ended is None:
         notes.append("The log has no end: the application is still running, or its driver died.")
     if files.is_incomplete:

@@ -56,21 +56,25 @@ class Tasks:
     @cached_property
     def succeeded(self) -> np.ndarray:
         """Which attempts succeeded."""
-        return self.column("failed") == 0
+        succeeded: np.ndarray = self.column("failed") == 0
+        return succeeded
 
     def ok(self, name: str) -> np.ndarray:
         """Return a figure of the successful attempts."""
-        return self.column(name)[self.succeeded]
+        values: np.ndarray = self.column(name)[self.succeeded]
+        return values
 
     @cached_property
     def seconds(self) -> np.ndarray:
         """The durations of the successful attempts, in seconds."""
-        return self.ok("finish") - self.ok("launch")
+        seconds: np.ndarray = self.ok("finish") - self.ok("launch")
+        return seconds
 
     @cached_property
     def bytes(self) -> np.ndarray:
         """The bytes that each successful attempt read from files, caches and exchanges."""
-        return self.ok("input_bytes") + self.ok("shuffle_bytes")
+        read: np.ndarray = self.ok("input_bytes") + self.ok("shuffle_bytes")
+        return read
 
     @cached_property
     def concurrency(self) -> float:

@@ -56,7 +56,7 @@ def _finding(
     slowest = int(np.argmax(stage.tasks.seconds))
     median_bytes, median_rows = float(np.median(sizes)), float(np.median(rows))
     figures |= {"slowest_task_bytes": float(sizes[slowest]), "median_task_bytes": median_bytes}
-    which = "Its slowest task" if slow.sum() == 1 else f"The slowest of its {show_count(int(slow.sum()), 'slow task')}"
+    which = "Its slowest task" if slow.sum() == 1 else f"The slowest of {show_count(int(slow.sum()), 'slow task')}"
     problem = (
         f"{which} took {figures['longest_task_seconds']:.1f} s, the median of {len(slow):,} tasks is "
         f"{figures['median_task_seconds']:.1f} s, and other cores were idle meanwhile."
