@@ -6,15 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd  # noqa: TC002 - PySpark reads the types of pandas functions
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Run = Callable[[SparkSession, Path], object]
 WITHOUT_AQE = {"spark.sql.adaptive.enabled": "false"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.doctor.records import Application, PlanNode, Query, Stage, Tasks, TaskRow
+from penstock.doctor.records import Application, PlanNode, Query, Stage, TaskRow, Tasks
 
 MIB = 1 << 20
 ACTION = "collect at /jobs/orders.py:12"

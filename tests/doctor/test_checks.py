@@ -244,6 +244,10 @@ def scan(path: str, *parents: str, text: str = "") -> PlanNode:
 UDF = "ArrowEvalPython"
 
 
+def function(text: str) -> PlanNode:
+    return aggregate("max", scan("a", UDF, text=text))
+
+
 @pytest.mark.parametrize(
     ("app", "lost"),
     [
@@ -260,6 +264,9 @@ UDF = "ArrowEvalPython"
             0,
         ),
         (actions(scan("a", "ReusedExchange"), scan("a", "ReusedExchange")), 0),
+        (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 5.0),
+        (actions(function("[<lambda>(id#1)], [f#2]"), function("[<lambda>(id#1)], [f#2]")), 5.0),
+        (actions(function("[<lambda>(id#1)#5], [f#2]"), function("[<lambda>(id#1)#6], [f#2]")), 0),
     ],
 )
 def test_recomputation(app: Application, lost: float) -> None:

@@ -32,7 +32,7 @@ def test_text() -> None:
     assert code == 0
     assert "skewed_pandas_groups ran for 37.4 s on 4 cores: tasks ran for 34.9 s" in text
     assert re.search(r"1\. skew: about 6\.1 s lost \(16% of the run\), collect at fault_programs\.py:\d+", text)
-    assert "Penstock: Penstock does not divide the groups of a Python function" in text
+    assert "with Penstock: Penstock does not divide the groups of a Python function" in text
 
 
 def test_no_problem() -> None:

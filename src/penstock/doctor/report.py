@@ -56,7 +56,7 @@ def details(finding: Finding) -> list[tuple[str, str]]:
     return [
         ("where", finding.subject + repeats),
         ("problem", finding.problem),
-        ("Penstock", finding.decision),
+        ("with Penstock", finding.decision),
         ("remedy", finding.remedy),
     ]
 

@@ -30,6 +30,8 @@ _CHEAP = (
 """Nodes that cost little compared with the part below them in the same stage."""
 _FREE_LEAVES = ("LocalTableScan", "InMemoryTableScan", "Scan OneRowRelation", "EmptyRelation")
 _AGGREGATE_KEYS = re.compile(r"keys?=(\[.*?\]), functions=")
+_AMBIGUOUS = re.compile(r"<lambda>|\bUDF\(|ExistingRDD|MicroBatch")
+"""Texts of nodes that may differ although their names are equal: then the numbers of their columns must be equal too."""
 _NUMBERS = re.compile(r"\[plan_id=\d+\]|\d+ metadata|batch id = \d+")
 
 
@@ -77,7 +79,7 @@ def _keys(query: Query) -> Iterator[tuple[str, PlanNode]]:
         if node.is_structural or node.name in _PASSED or node.name == "BroadcastExchange":
             keys[id(node)] = inputs
         elif node.name.startswith(_FREE_LEAVES):
-            keys[id(node)] = f"{node.name} {node.plain_text}"
+            keys[id(node)] = node.text
         else:
             text = f"{node.name}({_detail(node)})[{inputs}]"
             keys[id(node)] = blake2b(text.encode(), digest_size=16).hexdigest()
@@ -100,6 +102,8 @@ def _detail(node: PlanNode) -> str:
     """Return what identifies the rows of a node, without the columns and aggregates that a query needs of them."""
     if node.metadata.get("Location"):
         return str(sorted(node.metadata.items()))
+    if _AMBIGUOUS.search(node.text):
+        return node.text
     keys = _AGGREGATE_KEYS.search(node.plain_text)
     return keys[1] if keys and keys[1] != "[]" else _NUMBERS.sub("", node.plain_text)
 

@@ -78,8 +78,8 @@ def _finding(
             f"{ADAPTIVE_PARTITIONER_ENABLED.key}, a repartition before a Python function sends rows to free tasks."
         )
         remedy = (
-            "Find out why it is slow: expensive rows, a slow service or host, or a key that is frequent on both sides of "
-            "a join. Use more tasks, so that they balance out."
+            "Find out why it is slow: expensive rows, a slow service or host, or a key that is frequent on both sides "
+            "of a join. Use more tasks, so that they balance out."
         )
     line = application.where(stage.query, stage.name)
     return Finding(Kind.SKEW, lost, line, stage_subject(stage), problem, decision, remedy, figures)
