@@ -31,7 +31,7 @@ _CHEAP = (
 _FREE_LEAVES = ("LocalTableScan", "InMemoryTableScan", "Scan OneRowRelation", "EmptyRelation")
 _AGGREGATE_KEYS = re.compile(r"keys?=(\[.*?\]), functions=")
 _AMBIGUOUS = re.compile(r"<lambda>|\bUDF\(|ExistingRDD|MicroBatch")
-"""Texts of nodes that may differ although their names are equal: then the numbers of their columns must be equal too."""
+"""Nodes that may differ although their texts are equal: then the numbers of their columns must be equal too."""
 _NUMBERS = re.compile(r"\[plan_id=\d+\]|\d+ metadata|batch id = \d+")
 
 
