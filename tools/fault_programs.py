@@ -95,13 +95,13 @@ def slow_partition(spark: SparkSession, _: Path) -> object:
 
 @fault("spill", WITHOUT_AQE, LITTLE_MEMORY, partitions(4))
 def spilled_sort(spark: SparkSession, _: Path) -> None:
-    wide(spark, 2_500_000).sort("amount").write.format("noop").mode("overwrite").save()
+    wide(spark, 3_500_000).sort("amount").write.format("noop").mode("overwrite").save()
 
 
 @fault("spill", LITTLE_MEMORY, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}, partitions(4))
 def spilled_window(spark: SparkSession, _: Path) -> None:
     window = Window.partitionBy("customer").orderBy("amount")
-    wide(spark, 2_000_000).withColumn("rank", F.rank().over(window)).write.format("noop").mode("overwrite").save()
+    wide(spark, 3_000_000).withColumn("rank", F.rank().over(window)).write.format("noop").mode("overwrite").save()
 
 
 @fault("parallelism", WITHOUT_AQE, partitions(1500))
@@ -161,19 +161,19 @@ def small_csv_files(spark: SparkSession, data: Path) -> object:
     return rows.groupBy("id").agg(F.max("value")).agg(F.count("*")).collect()
 
 
-@fault("one task")
+@fault("single task")
 def global_window(spark: SparkSession, _: Path) -> None:
     rows = wide(spark, 2_000_000).select("amount", "note", F.row_number().over(Window.orderBy("amount")).alias("rank"))
     rows.write.format("noop").mode("overwrite").save()
 
 
-@fault("one task")
+@fault("single task")
 def coalesced_function(spark: SparkSession, _: Path) -> object:
     work = F.pandas_udf(slow(6, 100_000), LongType())  # type: ignore[call-overload]
     return spark.range(100_000).coalesce(1).select(work("id").alias("id")).agg(F.max("id")).collect()
 
 
-@fault("one task", WITHOUT_AQE, partitions(8))
+@fault("single task", WITHOUT_AQE, partitions(8))
 def single_pandas_group(spark: SparkSession, _: Path) -> object:
     def process(group: pd.DataFrame) -> pd.DataFrame:
         time.sleep(6)

@@ -11,10 +11,10 @@ from penstock.doctor.checks import (
     driver,
     failures,
     garbage,
-    one_task,
     parallelism,
     product,
     recomputation,
+    single_task,
     skew,
     small_files,
     spill,
@@ -119,7 +119,7 @@ def test_fewer_tasks_than_cores(tasks: int, size: int, length: float, nodes: Any
     rows = [task(0, length, shuffle_bytes=size, rows=100)] * tasks
     app = application([stage(0, rows, nodes)], cores=cores)
     assert seconds(parallelism, app) == lost
-    assert seconds(one_task, app) == 0
+    assert seconds(single_task, app) == 0
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_fewer_tasks_than_cores(tasks: int, size: int, length: float, nodes: Any
 )
 def test_a_single_task_with_rows(rows: Any, nodes: list[PlanNode], lost: float, remedy: str) -> None:
     app = application([stage(0, rows, nodes)])
-    assert seconds(one_task, app) == lost
-    assert all(remedy in finding.remedy for finding in findings(one_task, app))
+    assert seconds(single_task, app) == lost
+    assert all(remedy in finding.remedy for finding in findings(single_task, app))
 
 
 def shuffled_join(small: float, kind: str = "Inner", settings: Any = None, between: str = "Sort") -> Application:

@@ -35,7 +35,7 @@ def doctor(event_log: str, html: str | None, min_seconds: float, *, as_json: boo
       skew               a task that runs much longer than the others of its stage
       spill              rows that did not fit into memory
       parallelism        many tiny tasks, or fewer tasks than cores
-      one task           all rows of a stage in a single task
+      single task        all rows of a stage in a single task
       broadcast          a small join side that was shuffled; a large broadcast
       small files        a scan of many small files
       cartesian product  joins that compare all pairs of rows

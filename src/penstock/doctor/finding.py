@@ -30,7 +30,7 @@ class Kind(StrEnum):
     PARALLELISM = "parallelism"
     BROADCAST = "broadcast"
     SMALL_FILES = "small files"
-    ONE_TASK = "one task"
+    SINGLE_TASK = "single task"
     PRODUCT = "cartesian product"
     RECOMPUTATION = "recomputation"
     FAILURES = "failures"

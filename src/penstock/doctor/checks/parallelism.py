@@ -25,7 +25,7 @@ _MAX_TASK_SECONDS = 10.0
 
 
 def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
-    """Yield a finding per stage with too many or too few tasks; `checks.one_task` reports a single task."""
+    """Yield a finding per stage with too many or too few tasks; `checks.single_task` reports a single task."""
     for stage in run_stages(application):
         if finding := _too_many(application, stage, timeline) or _too_few(application, stage, timeline):
             yield finding

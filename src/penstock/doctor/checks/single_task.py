@@ -19,6 +19,6 @@ def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
     """Yield a finding per stage with a single task that reads rows; `too_few_tasks` says how much time is lost."""
     for stage in run_stages(application):
         if timeline.cores > 1 and np.count_nonzero(tasks_with_rows(stage)) == 1:
-            finding = too_few_tasks(application, stage, timeline, Kind.ONE_TASK)
+            finding = too_few_tasks(application, stage, timeline, Kind.SINGLE_TASK)
             if finding:
                 yield finding
