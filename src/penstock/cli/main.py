@@ -121,7 +121,22 @@ def _option_text(option: Option) -> str:
     return "\n".join([*lines, wrapped, ""])
 
 
-for command in (connect_server, demo, doctor, explain, history, options, recover, run, shell, sql, state, stream, ui, verify):
+for command in (
+    connect_server,
+    demo,
+    doctor,
+    explain,
+    history,
+    options,
+    recover,
+    run,
+    shell,
+    sql,
+    state,
+    stream,
+    ui,
+    verify,
+):
     main.add_command(command)
 
 
