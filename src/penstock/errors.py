@@ -143,6 +143,69 @@ class HistoryError(PenstockError):
         return cls(f"there is no job {job_id!r}", hint="`penstock history list` shows all jobs")
 
 
+class DoctorError(PenstockError):
+    """An event log of Spark cannot be read or diagnosed."""
+
+    @classmethod
+    def missing(cls, path: str) -> Self:
+        return cls(f"{path} does not exist", hint="pass an event log of Spark; spark.eventLog.dir is their folder")
+
+    @classmethod
+    def remote(cls, path: str) -> Self:
+        return cls(
+            f"{path} is not on this machine",
+            cause="the command starts no Spark, so it reads only local files",
+            hint="copy the log here first, for example with `hadoop fs -get`",
+        )
+
+    @classmethod
+    def unreadable(cls, path: str, cause: str) -> Self:
+        return cls(f"{path} cannot be read", cause=cause)
+
+    @classmethod
+    def unwritable(cls, path: str, cause: str) -> Self:
+        return cls(f"the page cannot be written to {path}", cause=cause)
+
+    @classmethod
+    def unsupported_compression(cls, path: str, codec: str) -> Self:
+        return cls(
+            f"{path} is compressed with {codec}, which is not supported",
+            cause="the codecs zstd, lz4 and snappy of Spark, gzip and bzip2 are supported",
+            hint="decompress the log and pass the plain file",
+        )
+
+    @classmethod
+    def not_an_event_log(cls, path: str, start: str) -> Self:
+        return cls(
+            f"{path} is not an event log of Spark",
+            cause=f"its first line begins with {start!r}, not with an event",
+            hint="pass a log from spark.eventLog.dir; `penstock history` reads the logs of Penstock",
+        )
+
+    @classmethod
+    def empty_log(cls, path: str) -> Self:
+        return cls(
+            f"{path} has no events", hint="Spark writes events in blocks: wait until the application has run longer"
+        )
+
+    @classmethod
+    def no_tasks(cls, path: str, name: str) -> Self:
+        return cls(
+            f"no task of the application {name!r} has ended",
+            cause=f"{path} has events, but none of a finished task",
+            hint="pass the log of an application that ran a query",
+        )
+
+    @classmethod
+    def no_single_log(cls, folder: str, names: Sequence[str]) -> Self:
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        return cls(
+            f"the folder {folder} has {len(names)} entries, not a single event log",
+            cause=f"its entries are {shown}" if names else None,
+            hint="pass one of its files, or an eventlog_v2_ folder",
+        )
+
+
 class WebError(PenstockError):
     """The web server cannot be started."""
 

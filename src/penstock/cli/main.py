@@ -12,6 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from penstock.cli.connect_server import connect_server
 from penstock.cli.demo import demo
+from penstock.cli.doctor import doctor
 from penstock.cli.flags import FORMAT, with_options
 from penstock.cli.history import history, ui
 from penstock.cli.output import print_error
@@ -127,7 +128,22 @@ def _option_text(option: Option) -> str:
     return "\n".join([*lines, wrapped, ""])
 
 
-for command in (connect_server, demo, explain, history, options, recover, run, shell, sql, state, stream, ui, verify):
+for command in (
+    connect_server,
+    demo,
+    doctor,
+    explain,
+    history,
+    options,
+    recover,
+    run,
+    shell,
+    sql,
+    state,
+    stream,
+    ui,
+    verify,
+):
     main.add_command(command)
 
 

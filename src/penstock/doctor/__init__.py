@@ -1,0 +1,1 @@
+"""Finds where the time of a Spark application went, from its event log."""
