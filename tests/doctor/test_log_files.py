@@ -16,7 +16,7 @@ import pytest
 from penstock.doctor.log_files import LogFiles
 from penstock.errors import DoctorError
 
-EVENTS = [{"Event": "SparkListenerLogStart", "Spark Version": "4.0.0"}]
+EVENTS: list[dict[str, Any]] = [{"Event": "SparkListenerLogStart", "Spark Version": "4.0.0"}]
 EVENTS += [{"Event": "SparkListenerTaskEnd", "Stage ID": number} for number in range(2000)]
 EVENTS += [{"Event": "SparkListenerApplicationEnd", "Timestamp": 5}]
 TEXT = "".join(f"{json.dumps(event)}\n" for event in EVENTS).encode()
