@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from penstock.base.masking import mask_sql
@@ -10,6 +11,8 @@ _MAX_TEXT, _MAX_NAME = 8000, 120
 """Maximum characters of a text (the list of jobs reads only 64 KiB of each log), and of a job name from a statement."""
 UNNAMED = "query"
 """The name of a job whose query has no description, statement or line."""
+_LEADING_COMMENTS = re.compile(r"(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*", re.DOTALL)
+"""Comments before a statement; tools such as dbt write one that is longer than a name."""
 _CONNECT_PREFIX = "Spark Connect - "
 """The beginning of the call site that a Spark Connect server sets instead of the user's line."""
 
@@ -46,11 +49,14 @@ class QueryOrigin:
 
     @property
     def name(self) -> str:
-        """The name of the job: the description, else the statement in one line, else the user's line or `UNNAMED`."""
+        """The name of the job: the description, else the statement in one line, else the user's line or `UNNAMED`.
+
+        Comments before the statement are omitted.
+        """
         if self.description is not None:
             return self.description
         if self.statement is not None:
-            text = " ".join(self.statement.split())
+            text = " ".join(_LEADING_COMMENTS.sub("", self.statement, count=1).split())
             return text if len(text) <= _MAX_NAME else f"{_cut_at_word(text)} …"
         return self.line or UNNAMED
 
