@@ -22,7 +22,7 @@ from penstock import connectors, events
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.run import query_hook
 from penstock.testing import read_splits
-from tests.docs.test_api_page import PAGE
+from tests.docs.test_api_pages import PAGES
 from tests.support.paths import ROOT
 from tests.support.services import require_module
 
@@ -157,7 +157,7 @@ def test_examples_of_docstrings_run(name: str, examples: list[doctest.DocTest]) 
 
 def documented_names() -> Iterator[str]:
     """Yield the full names, where they are defined, of the classes, members and functions on the API page."""
-    for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^## ", PAGES, flags=re.MULTILINE)[1:]:
         module = importlib.import_module(section.split("`")[1])
         for part in re.split(r"^### ", section, flags=re.MULTILINE)[1:]:
             documented = getattr(module, part.split("`")[1])

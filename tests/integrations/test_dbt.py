@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import signal
-from pathlib import Path
-
 import pytest
 
 from tests.integrations.stack_page import StackPage

@@ -38,7 +38,7 @@ class CellReport:
 def load(shell: InteractiveShell) -> None:
     """Enable Penstock in the active Spark session, or in a new local session, and register ``%%penstock``."""
     spark = enable()
-    shell.register_magic_function(_cell_magic(shell, Bridge(spark)), "cell", "penstock")
+    shell.register_magic_function(_cell_magic(shell, Bridge(spark)), "cell", "penstock")  # type: ignore[arg-type]
     engine, page = native_engine(), page_address()
     lines = [
         f"Penstock runs the queries of this Spark {spark.version} session"
@@ -63,11 +63,11 @@ def _cell_magic(shell: InteractiveShell, bridge: Bridge) -> Callable[[str, str],
 
         del line
         monitor = ActivityMonitor(bridge)
-        result = shell.run_cell(cell, store_history=False)
+        result = shell.run_cell(cell, store_history=False)  # type: ignore[no-untyped-call]
         display(CellReport(monitor.activity()))  # type: ignore[no-untyped-call]
         error = result.error_before_exec or result.error_in_exec
         if error is not None:  # the cell has failed, so "run all" stops; its traceback is shown already
-            error._render_traceback_ = list  # type: ignore[attr-defined]
+            error._render_traceback_ = list
             raise error
 
     return penstock

@@ -80,7 +80,8 @@ def penstock_spark(penstock_application: SparkSession, request: pytest.FixtureRe
 def penstock_activity(penstock_spark: SparkSession, request: pytest.FixtureRequest) -> ActivityMonitor:
     """Return the monitor of a test; its `activity()` has the jobs so far, and the queries that Spark ran itself."""
     del penstock_spark
-    return request.node.stash[_MONITOR]
+    monitor: ActivityMonitor = request.node.stash[_MONITOR]
+    return monitor
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
