@@ -156,15 +156,15 @@ def test_examples_of_docstrings_run(name: str, examples: list[doctest.DocTest]) 
 
 
 def documented_names() -> Iterator[str]:
-    """Yield the full names, where they are defined, of the classes, members and functions on the API page."""
-    for section in re.split(r"^## ", PAGES, flags=re.MULTILINE)[1:]:
-        module = importlib.import_module(section.split("`")[1])
-        for part in re.split(r"^### ", section, flags=re.MULTILINE)[1:]:
-            documented = getattr(module, part.split("`")[1])
+    """Yield the full names, where they are defined, of the classes, members and functions on the API pages."""
+    for section in re.split(r"^## ", PAGES, flags=re.MULTILINE):
+        for module, name in re.findall(r"^from (\S+) import (\w+)$", section, re.MULTILINE)[:1]:
+            documented = getattr(importlib.import_module(module), name)
             if inspect.isclass(documented) or inspect.isfunction(documented):
                 full_name = f"{documented.__module__}.{documented.__qualname__}"
                 yield full_name
-                yield from (f"{full_name}.{member}" for member in re.findall(r"^\* `(\w+)", part, re.MULTILINE))
+                members = section.partition("**Members**")[2]
+                yield from (f"{full_name}.{member}" for member in re.findall(r"^\* `(\w+)", members, re.MULTILINE))
 
 
 def test_the_most_used_names_have_examples_that_run() -> None:
