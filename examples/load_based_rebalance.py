@@ -1,0 +1,65 @@
+"""FLINK-31655: a slow consumer gets fewer rows, so it does not delay the others.
+
+Four consumers call a slow function for each row, and the first consumer is ten times slower. Spark distributes the rows
+evenly in advance, so the job takes as long as the slow consumer needs for a quarter of the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from measure import measure, start_spark
+from pyspark import TaskContext
+from pyspark.sql import Row
+
+import penstock
+from penstock import Environment
+
+ROWS, CONSUMERS = 40_000, 4
+
+
+def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sleep for each row, as a model or a service would; return the consumer with its number of rows."""
+    task = TaskContext.get()
+    assert task is not None
+    consumer = task.partitionId()
+    seconds_per_row = 500e-6 if consumer == 0 else 50e-6
+    rows = 0
+    for batch in batches:
+        time.sleep(seconds_per_row * batch.num_rows)
+        rows += batch.num_rows
+    yield pa.RecordBatch.from_pydict({"consumer": [consumer], "rows": [rows]})
+
+
+SCHEMA = "consumer long, rows long"
+
+
+def main() -> None:
+    spark = start_spark(cores=CONSUMERS)
+    documents = spark.range(0, ROWS, 1, CONSUMERS)
+    program = documents.repartition(CONSUMERS).mapInArrow(score, SCHEMA)
+
+    def report(name: str, call: Callable[[], list[Row]]) -> None:
+        run = measure(spark, call)
+        rows = [row.rows for row in sorted(run.result)]
+        assert sum(rows) == ROWS
+        print(f"{name}: {run.seconds:.1f} s, rows of each consumer {rows}")
+
+    program.limit(1).collect()  # not measured: the first job starts Spark's Python processes
+
+    # A call makes its own exchange adaptive.
+    balanced = penstock.rebalance(documents, CONSUMERS, adaptive=True).map_in_arrow(score, SCHEMA)
+    # The option does it for a program that is not changed at all.
+    option = {"taskmanager.network.adaptive-partitioner.enabled": True}
+    configured = Environment(spark, config=option, progress=False)
+
+    report("plain Spark, repartition(4)  ", program.collect)
+    report("penstock.rebalance           ", balanced.collect)
+    report("repartition(4) with an option", lambda: configured.collect(program))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
