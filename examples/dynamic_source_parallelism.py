@@ -24,8 +24,9 @@ from penstock.connectors import ScanContext, SplitSource
 from penstock.connectors.core.predicates import ColumnStatistics, might_match
 
 SMALL_DATA = {
+    "execution.batch.adaptive.whole-query-threshold": 0,  # otherwise, Spark runs small queries unchanged
     "execution.native": False,  # otherwise, DuckDB computes small queries in a single task
-    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 mb",  # by default 16 MiB
+    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "2 mb",  # by default 16 MiB
 }
 
 
