@@ -176,6 +176,7 @@ LOGGERS = (
     "penstock.sources",
     "penstock.spark",
     "penstock.state",
+    "penstock.web",
 )
 """The names of all loggers of Penstock."""
 _FORMATTER = logging.Formatter()
