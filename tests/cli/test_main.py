@@ -75,6 +75,7 @@ PAGE = {"--ui", "--keep-open"}
 FLAGS = {
     "connect-server": SPARK | {"--host", "--port", "--token", "--no-token", "--ui", "--history"},
     "demo": SPARK | PAGE | {"--output-format", "--data"},
+    "doctor": {"--output-format", "--html", "--min-seconds"},
     "explain": SPARK | {"--output-format", "--table"},
     "history clean": {
         "--output-format",

@@ -41,8 +41,8 @@ def test_no_problem() -> None:
 
 
 def test_json() -> None:
-    code, output = doctor("--json", LOG)
-    document = json.loads(output)
+    code, output = doctor("--output-format", "json", LOG)
+    document = json.loads(output)["diagnosis"]
     assert code == 0
     assert document["application"]["cores"] == 4
     (finding,) = document["findings"]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.checks import as_local_path
-from penstock.cli.flags import check_web_packages
+from penstock.cli.flags import FORMAT, with_options
+from penstock.cli.output import JsonOutput
 from penstock.errors import DoctorError
+
+if TYPE_CHECKING:
+    from penstock.cli.common import SharedOptions
 
 
 @click.command(short_help="Say where the time of a Spark application went, from its event log.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for programs instead of text.")
+@with_options(FORMAT)
 @click.option("--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Also write a page to FILE.")
 @click.option(
     "--min-seconds",
@@ -24,7 +28,7 @@ from penstock.errors import DoctorError
     help="The least lost seconds of a problem; it must also cost 5 % of the run.",
 )
 @click.argument("event_log", metavar="EVENTLOG")
-def doctor(event_log: str, html: str | None, min_seconds: float, *, as_json: bool) -> None:
+def doctor(shared: SharedOptions, event_log: str, html: str | None, min_seconds: float) -> None:
     """Say where the time of a Spark application went, and what Penstock would have decided.
 
     EVENTLOG is an event log of Spark, of any application: a file, or a folder eventlog_v2_ of a rolling log. It may be
@@ -49,25 +53,23 @@ def doctor(event_log: str, html: str | None, min_seconds: float, *, as_json: boo
       penstock doctor /logs/spark/eventlog_v2_application_1733_0042
       penstock doctor --html report.html application_1733_0042.zstd
     """
-    from penstock.doctor.diagnosis import diagnose
-    from penstock.doctor.report import render
-
-    path = as_local_path(event_log)
-    if path is None:
-        raise DoctorError.remote(event_log)
-    if html is not None:
-        check_web_packages()
-    diagnosis = diagnose(path, min_seconds)
-    if html is not None:
-        from penstock.doctor.page import page
-
-        try:
-            Path(html).write_text(page(diagnosis), encoding="utf-8")
-        except OSError as error:
-            raise DoctorError.unwritable(html, str(error)) from error
-    if as_json:
-        print(json.dumps(diagnosis.as_dict(), indent=2))
-        return
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(render(diagnosis))
+    from penstock.doctor.diagnosis import diagnose
+    from penstock.doctor.page import page
+    from penstock.doctor.report import render
+
+    with shared.output() as output:
+        path = as_local_path(event_log)
+        if path is None:
+            raise DoctorError.remote(event_log)
+        diagnosis = diagnose(path, min_seconds)
+        if html is not None:
+            try:
+                Path(html).write_text(page(diagnosis), encoding="utf-8")
+            except OSError as error:
+                raise DoctorError.unwritable(html, str(error)) from error
+        if isinstance(output, JsonOutput):
+            output.record("diagnosis", diagnosis.as_dict())
+        else:
+            Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(render(diagnosis))
