@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 TABLES = ("customers", "orders", "products")
@@ -22,8 +21,8 @@ _COUNTRIES = 100
 _HOT_CUSTOMER = 7
 _HOT_SHARE = 0.3
 """The customer with this share of all orders, as a marketplace might have."""
-_SEGMENTS = np.array(["business", "consumer", "public sector", "reseller"])
-_FIRST_DAY, _DAYS = np.datetime64("2024-01-01"), 730
+_SEGMENTS = ("business", "consumer", "public sector", "reseller")
+_FIRST_DAY, _DAYS = "2024-01-01", 730
 _CHUNK = 1_000_000
 """Orders that are created at a time, which limits the memory."""
 
@@ -48,6 +47,7 @@ def create_tables(folder: Path, orders: int) -> None:
 
 
 def _write_tables(folder: Path, orders: int) -> None:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,6 +66,7 @@ def _write_tables(folder: Path, orders: int) -> None:
 
 
 def _customers(random: np.random.Generator, count: int) -> pa.Table:
+    import numpy as np
     import pyarrow as pa
 
     ids = np.arange(count)
@@ -74,7 +75,7 @@ def _customers(random: np.random.Generator, count: int) -> pa.Table:
         {
             "customer_id": ids,
             "name": np.char.add("customer number ", ids.astype(str)),
-            "segment": _SEGMENTS[random.integers(len(_SEGMENTS), size=count)],
+            "segment": np.array(_SEGMENTS)[random.integers(len(_SEGMENTS), size=count)],
             "country": countries[random.integers(_COUNTRIES, size=count)],
         }
     )
@@ -82,6 +83,7 @@ def _customers(random: np.random.Generator, count: int) -> pa.Table:
 
 def _order_chunks(random: np.random.Generator, orders: int, customers: int) -> Iterator[pa.Table]:
     """Yield the orders, sorted by day; the ids of customers are random, except those of the hot customer."""
+    import numpy as np
     import pyarrow as pa
 
     for start in range(0, orders, _CHUNK):
@@ -91,7 +93,7 @@ def _order_chunks(random: np.random.Generator, orders: int, customers: int) -> I
         yield pa.table(
             {
                 "order_id": ids,
-                "day": (_FIRST_DAY + ids * _DAYS // orders).astype("datetime64[D]"),
+                "day": (np.datetime64(_FIRST_DAY) + ids * _DAYS // orders).astype("datetime64[D]"),
                 "customer_id": customer_ids,
                 "product_id": random.integers(_PRODUCTS, size=len(ids), dtype=np.int32),
                 "quantity": random.integers(1, 10, size=len(ids), dtype=np.int32),
@@ -102,6 +104,7 @@ def _order_chunks(random: np.random.Generator, orders: int, customers: int) -> I
 
 def _decimals(cents: np.ndarray) -> pa.Array:
     """Return amounts as decimals with two digits after the point; Arrow stores them in 128 bits."""
+    import numpy as np
     import pyarrow as pa
 
     words = np.zeros((len(cents), 2), np.int64)
