@@ -66,9 +66,7 @@ def penstock_spark(penstock_application: SparkSession, request: pytest.FixtureRe
     request.node.stash[_MONITOR] = monitor = ActivityMonitor(Bridge(session))
     try:
         yield session
-        request.node.user_properties.append(
-            (_PROPERTY, _report(monitor.activity()))
-        )  # also reach pytest-xdist's parent
+        request.node.user_properties.append((_PROPERTY, _report(monitor.activity())))  # also with xdist
         for query in session.streams.active:
             query.stop()
     finally:
