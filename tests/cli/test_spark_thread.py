@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from penstock.cli import common
 from penstock.cli.common import SparkThread
+from penstock.extension import interrupts
 
 
 def test_ctrl_c_just_before_the_wait_cancels_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal is sent to another thread, which is like a signal just before the wait starts."""
     stopped = threading.Event()
-    monkeypatch.setattr(common, "_cancel_all", stopped.set)
+    monkeypatch.setattr(interrupts, "cancel_all", stopped.set)
 
     def work() -> bool:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)

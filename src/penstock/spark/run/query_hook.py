@@ -257,7 +257,7 @@ def create_service(
     callback, joined_prefixes = _Callback(bridge.spark, runner), " ".join(prefixes)
     flags = (delegates_small, min_exchanges, engine, has_sink_options)
     gateway: Any = bridge.spark.sparkContext._gateway
-    server = JavaObject(GATEWAY_SERVER_OBJECT_ID, gateway._gateway_client)  # type: ignore[no-untyped-call]
+    server = JavaObject(GATEWAY_SERVER_OBJECT_ID, gateway._gateway_client)
     handle = bridge.helper("QueryHook").service(callback, server, threshold, *flags, joined_prefixes, *HINT_SIZES)
     return Service(bridge, handle)
 
