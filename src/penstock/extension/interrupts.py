@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 
 from penstock.base.threads import DaemonPool
 from penstock.scheduler.job import RECENT
 from penstock.spark.bridge.waiting_call import WaitingCall
-from penstock.spark.run.jobs import cancel_all_jobs
+from penstock.spark.run.jobs import cancel_all_jobs, turn_off_log
 
 _CANCEL_INTERVAL = 0.3
 """Seconds between two cancellations: a query that is being planned may start jobs after the first cancellation."""
@@ -24,6 +25,11 @@ def cancel_all() -> None:
         if job.ended is None:
             job.cancel("interrupted from the keyboard")
     cancel_all_jobs()
+
+
+def _cancel_silently() -> None:
+    turn_off_log()  # Spark logs each cancelled job as an error
+    cancel_all()
 
 
 def handle_interrupts() -> None:
@@ -44,10 +50,10 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
     pool, deadline = DaemonPool(1, "penstock-interrupt"), time.monotonic() + _CANCEL_TIMEOUT
     try:
         while True:
-            cancellation = pool.submit(cancel_all)
+            cancellation = pool.submit(_cancel_silently)
             if call is None or call.has_ended(_CANCEL_INTERVAL) or time.monotonic() > deadline:
                 break
-        if call is None:
+        with suppress(Exception):  # its call must have ended before Python ends the JVM
             cancellation.result(_CANCEL_TIMEOUT)
     finally:
         if call is not None:
