@@ -71,6 +71,13 @@ class ConfigError(PenstockError, ValueError):
         return cls(f"option {key!r} is {value!r} in {origin}", hint=f"use {expected}")
 
 
+class ConfigFileError(ConfigError):
+    """The file with options cannot be read, or is not a TOML file.
+
+    A session that is enabled already runs its queries without Penstock meanwhile: the file may be about to be replaced.
+    """
+
+
 class SessionError(PenstockError):
     """The Spark session cannot be used, or could not be started."""
 

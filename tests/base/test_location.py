@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
-from penstock.base.location import current_user_line
+import pytest
+
+from penstock.base.location import PACKAGE, current_user_line, user_line_of
 from penstock.base.threads import DaemonPool
 
 
@@ -23,3 +29,21 @@ def test_a_thread_of_the_users_pool_has_a_line() -> None:
         line = pool.submit(lambda: current_user_line()).result()
     assert line is not None
     assert line.short.startswith("test_location.py:")
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, sysconfig.get_path("purelib")])
+def test_a_folder_whose_name_only_begins_like_that_of_a_package_is_the_users(folder: str) -> None:
+    file = f"{folder.rstrip('/')}_of_user/job.py"
+    line: Any = eval(compile("current_user_line()", file, "eval"), {"current_user_line": current_user_line})
+    assert line.file == file
+    with pytest.raises(ZeroDivisionError) as caught:
+        eval(compile("1 / 0", file, "eval"))
+    assert str(user_line_of(caught.value)) == f"{file}:1"
+
+
+def test_the_line_of_an_error_in_a_package_is_that_of_the_program() -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    line = user_line_of(caught.value)
+    assert line is not None
+    assert Path(line.file).name == "test_location.py"

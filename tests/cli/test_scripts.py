@@ -54,6 +54,23 @@ def test_a_full_disk_is_named_below_the_traceback(tmp_path: Path) -> None:
     assert errors.splitlines()[-2] == "error: the disk of file:/out is full"
 
 
+def test_a_wrong_option_is_an_error_with_the_line_of_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("from penstock.config import Configuration\ndef load():\n    Configuration.load({'no': 1})\nload()")
+    code, _, errors = ran(tmp_path, "-c", RUNS, str(file))
+    assert (code, errors.splitlines()[0]) == (1, "error: unknown option 'no' in Environment(config=...)")
+    assert errors.splitlines()[-1] == f"  line:  {file}:3"
+    assert "Traceback" not in errors
+
+
+def test_advice_about_an_error_without_text(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(
+        "import pyspark\nclass Error(Exception):\n    def __str__(self):\n        raise ValueError\nraise Error"
+    )
+    assert ran(tmp_path, "-c", RUNS, str(file)) == ran(tmp_path, str(file))
+
+
 def test_traceback_of_a_penstock_error(tmp_path: Path) -> None:
     from penstock.errors import SourceError
 

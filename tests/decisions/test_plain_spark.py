@@ -74,17 +74,17 @@ def test_tasks_of_files(files: int, size: int, splittable: int, cores: int, task
     ("record", "settings", "expected"),
     [
         (
-            decision("vertex parallelism", 3, {"bytes in": 64 * MIB}),
+            decision("vertex parallelism", 3, {"bytes shuffled": 64 * MIB}),
             AQE,
             "Spark alone (estimate): 200 shuffle partitions, which AQE coalesces to about 2 tasks if 64.0 MiB are shuffled",
         ),
         (
-            decision("vertex parallelism", 3, {"bytes in": 64 * MIB}),
+            decision("vertex parallelism", 3, {"bytes shuffled": 64 * MIB}),
             WITHOUT_AQE,
             "Spark alone: 200 shuffle partitions, each read by a task (spark.sql.shuffle.partitions)",
         ),
-        (decision("vertex parallelism", "left to Spark", {"bytes in": 64 * MIB}), AQE, None),
-        (decision("vertex parallelism", 3, {"bytes in": 64 * MIB}, tables=["orders"]), AQE, None),
+        (decision("vertex parallelism", "left to Spark", {"bytes shuffled": 64 * MIB}), AQE, None),
+        (decision("vertex parallelism", 3, {"bytes in": 64 * MIB}), AQE, None),
         (decision("vertex parallelism", 3), AQE, None),
         (
             decision("source parallelism", 9, {"files": 1, "file bytes": 221 * MIB, "splittable files": 1}),

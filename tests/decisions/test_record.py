@@ -138,36 +138,53 @@ REFUSED, BROADCAST = "products is not broadcast, as it is 12.0 MiB", "products i
 
 
 @pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [((1, 1), [BROADCAST]), ((1, 2), [REFUSED, BROADCAST])],
-    ids=["of the same join", "of another join"],
+    ("nodes", "instead", "expected"),
+    [
+        ((1, 1), None, [BROADCAST]),
+        ((1, 2), None, [REFUSED, BROADCAST]),
+        ((1, 1), "both sides are shuffled", [REFUSED, BROADCAST]),
+    ],
+    ids=["of the same join", "of another join", "the broadcast failed"],
 )
-def test_a_broadcast_supersedes_an_earlier_refusal(nodes: tuple[int, int], expected: list[str]) -> None:
+def test_a_broadcast_supersedes_an_earlier_refusal(
+    nodes: tuple[int, int], instead: str | None, expected: list[str]
+) -> None:
     log = DecisionLog()
     choices = zip(nodes, ("not the right side", "right"), (REFUSED, BROADCAST), strict=True)
     for node, chosen, sentence in choices:
         subject = NodeRef(node, "Join")
         log.record(Choice(DecisionKind.BROADCAST, subject, chosen, "its size", explanation=Explanation(sentence)))
+    log.settle(1, instead=instead)
     assert [decision.sentence for decision in displayed_decisions(log.records)] == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "chosen", "sentence", "expected"),
+    ("kind", "chosen", "option", "figures", "instead", "expected"),
     [
-        (DecisionKind.BROADCAST, "right", "dates is broadcast, as it is 3.0 MiB", True),
-        (DecisionKind.BROADCAST, "right", "dates is broadcast from the start, as it is small", False),
-        (DecisionKind.BROADCAST, "not the right side", "dates is not broadcast", False),
-        (DecisionKind.VERTEX_PARALLELISM, 4, "4 tasks", False),
-        (DecisionKind.NATIVE, "Spark", "dates is read by Spark, not by DuckDB", False),
-        (DecisionKind.NATIVE, "DuckDB", "dates is read by DuckDB", True),
-        (DecisionKind.JOIN_ORDER, "dates first", "dates is joined first", True),
+        (DecisionKind.BROADCAST, "right", "a.key", {"bytes": 3}, None, True),
+        (DecisionKind.BROADCAST, "right", "a.key", {"bytes": 3, "limit": 9}, None, False),
+        (DecisionKind.BROADCAST, "right", None, {"bytes": 3}, None, False),  # a join hint
+        (DecisionKind.BROADCAST, "right", None, {"bytes": 3}, "dates is shuffled", True),
+        (DecisionKind.BROADCAST, "not the right side", "a.key", {}, None, False),
+        (DecisionKind.VERTEX_PARALLELISM, 4, None, {}, None, False),
+        (DecisionKind.WHOLE_QUERY, "run unchanged", None, {}, None, False),
+        (DecisionKind.NATIVE, "Spark", None, {}, None, False),
+        (DecisionKind.NATIVE, "DuckDB", None, {}, None, True),
+        (DecisionKind.JOIN_ORDER, "dates first", None, {}, None, True),
     ],
 )
 def test_decisions_that_change_sparks_plan(
-    kind: DecisionKind, chosen: int | str, sentence: str, *, expected: bool
+    kind: DecisionKind,
+    chosen: int | str,
+    option: str | None,
+    figures: dict[str, int],
+    instead: str | None,
+    *,
+    expected: bool,
 ) -> None:
-    log = DecisionLog()
-    log.record(Choice(kind, NodeRef(1, "Join"), chosen, "it is so", explanation=Explanation(sentence)))
+    log, explanation = DecisionLog(), Explanation("a sentence", option)
+    log.record(Choice(kind, NodeRef(1, "Join"), chosen, "it is so", figures, explanation))
+    log.settle(0, instead=instead)
     assert [decision.changes_plan for decision in log.records] == [expected]
 
 

@@ -22,7 +22,12 @@ def check_type(
     In the message, `callee` names the function, `expected` is what the function needs, and `hint` is what to pass.
     """
     if not isinstance(value, expected_type):
-        raise ArgumentError.of(callee, expected, _description(value), hint, current_user_line())
+        raise invalid_argument(value, callee, expected, hint)
+
+
+def invalid_argument(value: object, callee: str, expected: str, hint: str | None = None) -> ArgumentError:
+    """Return the error about an argument, with the line of the user's code; texts are as in `check_type`."""
+    return ArgumentError.of(callee, expected, _description(value), hint, current_user_line())
 
 
 def check_text(value: object, callee: str, expected: str = "a text") -> None:
@@ -66,7 +71,7 @@ def check_members(value: object, expected_type: type, callee: str, expected: str
     """Check that an argument is a list of instances or subclasses of a type; `expected` describes an element."""
     members = value if isinstance(value, Iterable) and not isinstance(value, _NON_LIST_TYPES) else None
     if members is None:
-        raise ArgumentError.of(callee, f"a list of {expected}", _description(value), hint, current_user_line())
+        raise invalid_argument(value, callee, f"a list of {expected}", hint)
     for member in members:
         if not (isinstance(member, type) and issubclass(member, expected_type)):
             check_type(member, expected_type, callee, expected, hint)
@@ -76,7 +81,7 @@ def columns_of(value: object, callee: str) -> tuple[str, ...]:
     """Return the column names in an argument; raise `ArgumentError` unless it is a name or a list of names."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, Iterable) or isinstance(names, _NON_LIST_TYPES):
-        raise ArgumentError.of(callee, "a list of column names", _description(value), None, current_user_line())
+        raise invalid_argument(value, callee, "a list of column names")
     columns = tuple(names)
     for column in columns:
         check_text(column, callee, "column names, which are texts")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import site
 import sys
+import sysconfig
 import threading
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[1]) + os.sep
 """The folder of Penstock's modules."""
+PYTHON = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}, "<frozen")
+_SITE = {*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(), site.getusersitepackages()}
+INSTALLED = tuple(folder + os.sep for folder in _SITE)
+"""Beginnings of the paths of files: of Python itself, and of installed packages, some of which are in Python's folder."""
 _INTERMEDIATE_FILES = {"<string>", contextlib.__file__, threading.__file__}
 """Files of Python itself whose frames may call Penstock: dataclass constructors, ``with``, thread starts."""
 
@@ -55,3 +63,11 @@ def current_user_line() -> UserLine | None:
             break
         frame = frame.f_back
     return None
+
+
+def user_line_of(error: BaseException) -> UserLine | None:
+    """Return the innermost line of a program that led to an error, None if the error has only lines of packages."""
+    lines = [UserLine(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    pyspark = getattr(sys.modules.get("pyspark"), "__file__", None)  # may be in a folder of Spark
+    hidden = (PACKAGE, *INSTALLED, *PYTHON, *(() if pyspark is None else (str(Path(pyspark).parent) + os.sep,)))
+    return next((line for line in reversed(lines) if not line.file.startswith(hidden)), None)

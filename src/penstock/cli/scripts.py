@@ -7,13 +7,13 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from pkgutil import get_importer
 from types import ModuleType
 
-from penstock.base.location import PACKAGE
+from penstock.base.location import PACKAGE, user_line_of
 from penstock.cli.output import print_error
 from penstock.errors import ConfigError, HistoryError, PenstockError, SessionError, WebError
 
@@ -43,13 +43,14 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 def exit_as_python(path: Callable[[], str]) -> Iterator[None]:
     """If the block raises an error, print its traceback from the program's first frame, and exit with code 1.
 
-    If Spark cannot start or options are wrong, print only the error: no line of the program is the cause.
+    If Spark cannot start or options are wrong, print only the error, with the line of the program that led to it.
 
     `path` returns the path of the program's file, which may be unknown before the block runs.
     """
     try:
         yield
     except (SessionError, ConfigError, HistoryError, WebError) as error:
+        error.set_line(user_line_of(error))
         print_error(error)
         raise SystemExit(1) from error
     except Exception as error:
@@ -62,10 +63,12 @@ def _advice(error: Exception) -> str:
     """Return what a user can do about an error of Spark whose message does not say it; empty if it does, or unknown."""
     if "pyspark" not in sys.modules:
         return ""
-    from penstock.spark.errors import full_disk
+    with suppress(Exception):  # such as an old PySpark, or an error whose text cannot be read
+        from penstock.spark.errors import full_disk
 
-    disk = full_disk(error)
-    return "" if disk is None else f"error: {disk}\n  hint:  free some space there, or use a folder on a larger disk\n"
+        if disk := full_disk(error):
+            return f"error: {disk}\n  hint:  free some space there, or use a folder on a larger disk\n"
+    return ""
 
 
 def traceback_of(error: BaseException, path: str) -> str:

@@ -10,7 +10,7 @@ from typing import Self
 
 from penstock.config.option import Option, Value, parse_duration, parse_size
 from penstock.config.options import OPTIONS
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, ConfigFileError
 
 __all__ = ["OPTIONS", "Configuration", "Option", "parse_duration", "parse_size", "table_option"]
 
@@ -169,9 +169,9 @@ def _read_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}", cause=error.strerror) from error
+        raise ConfigFileError(f"cannot read the configuration file {path}", cause=error.strerror) from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not a TOML file", cause=str(error)) from error
+        raise ConfigFileError(f"{path} is not a TOML file", cause=str(error)) from error
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -39,6 +39,8 @@ SETTING_NAMES = (
 """The settings that a job records, so that its decisions can be compared with those of Spark."""
 FILES_FIGURE, FILE_BYTES_FIGURE, SPLITTABLE_FIGURE = "files", "file bytes", "splittable files"
 """Figures of a decision about a source of files: their number, their bytes, and how many of them can be split."""
+SHUFFLED_FIGURE = "bytes shuffled"
+"""Figure of a decision about a vertex that reads a single shuffle, whose partitions Spark's settings determine."""
 _SIDES = {"left", "right"}
 """What a decision chooses that broadcasts a side or waits for it; a decision against it is worded differently."""
 
@@ -131,8 +133,8 @@ def file_tasks(files: int, size: int, splittable: int, settings: SparkSettings) 
 
 
 def _of_exchange(decision: DecisionRecord, settings: SparkSettings) -> SparkAlternative | None:
-    size = decision.values["figures"].get("bytes in")
-    if size is None or decision.tables or not decision.chosen.isdecimal():  # sources are read, too; or Spark decided
+    size = decision.values["figures"].get(SHUFFLED_FIGURE)
+    if size is None or not decision.chosen.isdecimal():  # Spark decided
         return None
     partitions = show_count(settings.shuffle_partitions, "shuffle partition")
     if not settings.coalesces:

@@ -86,11 +86,26 @@ class DecisionRecord:
         return self.kind == "broadcast" and not self.chosen.startswith("not ")
 
     @property
+    def is_whole_query(self) -> bool:
+        """Whether it leaves the whole query to Spark."""
+        return self.kind == "whole query"
+
+    @property
+    def is_planned_broadcast(self) -> bool:
+        """Whether Spark chooses the same broadcast when it plans: by its statistics (with a limit), or by a hint."""
+        return self.is_broadcast and (self.option is None or "limit" in self.values["figures"])
+
+    @property
     def changes_plan(self) -> bool:
-        """Whether Spark alone would plan differently: it sets more than tasks, and its choice is not Spark's."""
-        is_spark_choice = self.chosen == "Spark" or self.chosen.startswith("not ") or self.kind == "whole query"
+        """Whether Spark alone would plan differently: it sets more than tasks, and its choice is not Spark's.
+
+        A decision with a fallback counts as a change.
+        """
+        if self.instead:
+            return True
+        is_spark_choice = self.chosen == "Spark" or self.chosen.startswith("not ") or self.is_whole_query
         only_sets_numbers = self.sets_parallelism or self.kind == "subpartitions"
-        return not (only_sets_numbers or is_spark_choice or " from the start, " in self.sentence)
+        return not (only_sets_numbers or is_spark_choice or self.is_planned_broadcast)
 
     @property
     def is_plain_parallelism(self) -> bool:
@@ -138,10 +153,10 @@ def displayed_decisions(decisions: Iterable[DecisionRecord], *, with_parallelism
     """Return the decisions that users see, in order; equal decisions at several locations are merged.
 
     `with_parallelism` includes decisions that only set a number of tasks. A decision against a broadcast is omitted if
-    the join has a broadcast: the decision for it says why the other side is not broadcast.
+    the join has a broadcast that was not replaced: the decision for it says why the other side is not broadcast.
     """
     decisions = list(decisions)
-    broadcast_joins = {decision.nodes for decision in decisions if decision.is_broadcast}
+    broadcast_joins = {decision.nodes for decision in decisions if decision.is_broadcast and not decision.instead}
     groups: dict[tuple[object, ...], list[DecisionRecord]] = {}
     for decision in decisions:
         is_refusal = decision.kind == "broadcast" and not decision.is_broadcast

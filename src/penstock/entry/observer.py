@@ -67,8 +67,11 @@ class Observer:
         """Whether jobs are recorded, for event logs or the web page."""
         return self._logs is not None or self.server is not None
 
-    def watch(self, job: Job) -> None:
-        """Collect the metrics of a job that is about to start, and record its events if `is_on`."""
+    def watch(self, job: Job, bridge: Bridge | None = None) -> None:
+        """Collect the metrics of a job that is about to start, and record its events if `is_on`.
+
+        `bridge` is that of the session of the job's query; if None, that of this observer's session.
+        """
         prometheus = _SERVERS[0].metrics if _SERVERS else None  # has the metrics of all jobs of the process
         meters = [meter for meter in (prometheus, _open_telemetry()) if meter is not None]
         if meters:
@@ -76,7 +79,7 @@ class Observer:
         if not self.is_on:
             return
         first_events: list[Event] = []  # buffered, because the name of the log file needs the record
-        recorder = JobRecorder(job, self._config, first_events.extend, self._bridge)
+        recorder = JobRecorder(job, self._config, first_events.extend, bridge or self._bridge)
         event_log = self._event_log(recorder.record)
         if event_log is not None:
             event_log.write(first_events)

@@ -131,6 +131,8 @@ class DecisionSettled(JobStatusEvent):
 class OutputCompared(JobStatusEvent):
     """An output was compared with plain Spark, which ran its query after Penstock.
 
+    The comparisons of a failed job have no event, as they are made after its end; `ShadowedJob.report` has them.
+
     `seconds` is the duration of the job until the comparison, and `spark_seconds` that of the output's query on plain
     Spark; None if unknown. `verdict` is the result of the comparison, see `penstock.shadow.comparison.Verdict`.
     """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from penstock.base.threads import DaemonPool
@@ -13,17 +17,26 @@ from penstock.scheduler.job import RECENT
 from penstock.spark.bridge.waiting_call import WaitingCall
 from penstock.spark.run.jobs import cancel_all_jobs, turn_off_log
 
+log = logging.getLogger("penstock.extension")
+
 _CANCEL_INTERVAL = 0.3
 """Seconds between two cancellations: a query that is being planned may start jobs after the first cancellation."""
 _CANCEL_TIMEOUT = 20.0
 """Seconds after which the program is interrupted even if the call of Spark has not ended."""
+_NOTICE_SECONDS = 1.0
+"""Seconds after which a line on standard error says that the jobs are being cancelled."""
+_LAST_CANCEL_TIMEOUT = 3.0
+"""Seconds to wait for the last cancellation, which would otherwise cancel the next query of the program."""
 
 
 def cancel_all() -> None:
     """Cancel all jobs of this process and of its Spark application."""
     for job in list(RECENT):  # the latest jobs of this process
         if job.ended is None:
-            job.cancel("interrupted from the keyboard")
+            try:
+                job.cancel("interrupted from the keyboard")
+            except Exception:  # the other jobs are cancelled nevertheless
+                log.warning("job %s cannot be cancelled", job.id, exc_info=True)
     cancel_all_jobs()
 
 
@@ -35,28 +48,64 @@ def _cancel_silently() -> None:
 def handle_interrupts() -> None:
     """Replace PySpark's handler of Ctrl-C, which fails while the main thread waits for the JVM; another one stays."""
     handler = signal.getsignal(signal.SIGINT)
-    is_pyspark = getattr(handler, "__module__", "").startswith("pyspark.")
+    is_pyspark = (getattr(handler, "__module__", None) or "").startswith("pyspark.")
     if threading.current_thread() is threading.main_thread() and is_pyspark:
         signal.signal(signal.SIGINT, _interrupt)
+
+
+@contextmanager
+def interrupts_restored() -> Iterator[None]:
+    """After the block, restore the handler of Ctrl-C from before it if `handle_interrupts` has replaced PySpark's."""
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        if is_main_thread and previous is not None and signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, previous)
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """Cancel all jobs, wait for the end of the call in which the main thread waits, and raise `KeyboardInterrupt`.
 
-    Another thread cancels, as the connection of this thread is in use. At a second Ctrl-C, do not wait any longer.
+    At a second Ctrl-C, do not wait any longer.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     call = WaitingCall.of(frame)
-    pool, deadline = DaemonPool(1, "penstock-interrupt"), time.monotonic() + _CANCEL_TIMEOUT
     try:
-        while True:
-            cancellation = pool.submit(_cancel_silently)
-            if call is None or call.has_ended(_CANCEL_INTERVAL) or time.monotonic() > deadline:
-                break
-        with suppress(Exception):  # its call must have ended before Python ends the JVM
-            cancellation.result(_CANCEL_TIMEOUT)
+        _cancel_and_wait(call)
+    except Exception:  # the program must be interrupted after any error
+        log.warning("the jobs could not be cancelled", exc_info=True)
     finally:
         if call is not None:
             call.abandon()
         signal.signal(signal.SIGINT, _interrupt)
     raise KeyboardInterrupt
+
+
+def _cancel_and_wait(call: WaitingCall | None) -> None:
+    """Cancel all jobs until `call` ends, or once without a call; another thread cancels, as `call` uses this one's."""
+    pool, started, has_notified = DaemonPool(1, "penstock-interrupt"), time.monotonic(), False
+    cancellation = pool.submit(_cancel_silently)
+    try:
+        while time.monotonic() < started + _CANCEL_TIMEOUT:
+            if call is None:
+                has_ended = bool(wait([cancellation], _CANCEL_INTERVAL).done)
+            else:
+                has_ended = call.has_ended(_CANCEL_INTERVAL)
+            if has_ended:
+                break
+            if not has_notified and time.monotonic() > started + _NOTICE_SECONDS:
+                has_notified = True
+                _notify()
+            if cancellation.done():
+                cancellation = pool.submit(_cancel_silently)
+        wait([cancellation], _LAST_CANCEL_TIMEOUT)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _notify() -> None:
+    with suppress(RuntimeError, OSError, ValueError, AttributeError):  # the stream may be in use, closed or absent
+        sys.stderr.write("\ncancelling; press Ctrl-C again to stop at once\n")
+        sys.stderr.flush()

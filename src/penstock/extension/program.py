@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.decisions.record import displayed_decisions
 from penstock.errors import ConfigError, HistoryError, WebError
 from penstock.events import ExecutionState
-from penstock.extension.interrupts import handle_interrupts
+from penstock.extension.interrupts import handle_interrupts, interrupts_restored
 from penstock.extension.sessions import install
 from penstock.spark.bridge.jvm import Bridge, is_classic
 from penstock.spark.bridge.session import java_checked
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.extension.runner import JobRunner
     from penstock.scheduler.job import Job
 
+log = logging.getLogger("penstock.extension")
+
 RUN_BY_PENSTOCK = "taken"
 """The key under which `query_hook.query_counts` has the number of queries that Penstock runs."""
 
@@ -32,7 +35,7 @@ RUN_BY_PENSTOCK = "taken"
 class QuerySummary:
     """Summary of a query: the `name`, the id (`job`) and the `state` of its job, and the number of its `vertices`.
 
-    `keeps_plan` is whether the job finished and no decision changed the plan that Spark would run.
+    `keeps_plan` is whether the job finished with steps of its own, and no decision changed the plan of Spark.
     `seconds` is the run time of the job, before Spark fetches the rows; None while the job runs. `decisions` are the
     texts that users see. `statement` is the SQL text, None for a DataFrame action.
     """
@@ -51,7 +54,9 @@ class QuerySummary:
         """Return the summary of a query's job."""
         records = job.decisions.records
         decisions = tuple(decision.text for decision in displayed_decisions(records, with_parallelism=not job.vertices))
-        keeps_plan = job.state is ExecutionState.FINISHED and not any(decision.changes_plan for decision in records)
+        keeps_plan = job.state is ExecutionState.FINISHED and not any(
+            decision.changes_plan or decision.is_whole_query for decision in records
+        )
         seconds = None if job.ended is None else job.ended - job.started
         statement = None if job.origin is None else job.origin.statement
         return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decisions, statement, keeps_plan)
@@ -76,13 +81,17 @@ class Program:
         """
         try:
             self.runners.append(install(session, {}, progress=self._progress))
-            handle_interrupts()
-            self._bridge = Bridge(session)
-            query_hook.query_counts(self._bridge)  # loads its Java class for calls after the end of Spark
         except (ConfigError, HistoryError, WebError):
             raise
         except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
+            return
+        try:
+            handle_interrupts()
+            self._bridge = Bridge(session)
+            query_hook.query_counts(self._bridge)  # loads its Java class for calls after the end of Spark
+        except Exception:  # Penstock runs the queries nevertheless
+            log.warning("Ctrl-C and the counts of queries are not those of Penstock", exc_info=True)
 
     @property
     def queries(self) -> list[QuerySummary]:
@@ -122,8 +131,12 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
     def enable(session: SparkSession) -> None:
         application = str(session.sparkContext.applicationId) if is_classic(session) else "client"
         if application not in enabled_applications:
-            enabled_applications.add(application)
-            program.enable(session)
+            enabled_applications.add(application)  # before the call, which may create sessions
+            try:
+                program.enable(session)
+            except BaseException:  # the program may correct the options, and create the session again
+                enabled_applications.discard(application)
+                raise
 
     @wraps(original_get_or_create)
     def get_or_create(self: SparkSession.Builder) -> SparkSession:
@@ -139,10 +152,10 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
     SparkSession.__init__ = init  # type: ignore[method-assign]
     try:
-        active = SparkSession.getActiveSession()
-        if active is not None:
-            enable(active)
-        with java_checked():
+        with java_checked(), interrupts_restored():
+            active = SparkSession.getActiveSession()
+            if active is not None:
+                enable(active)
             yield program
     finally:
         builder.getOrCreate = original_get_or_create  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ from penstock.config import Configuration
 from penstock.config.options import SHADOW, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, SOURCES_TIMEOUT
 from penstock.connectors.core.timeouts import set_timeout
 from penstock.entry.results import ResultSink
-from penstock.errors import ConfigError, JobCancelledError, RowsDifferError
+from penstock.errors import ConfigError, ConfigFileError, JobCancelledError, RowsDifferError
 from penstock.events import ExecutionState
 from penstock.graph.labels import SPARK_WRITER
 from penstock.optimizer.optimizer import strategies_of
@@ -155,9 +155,10 @@ class JobRunner:
                 if cause is not None:
                     query.fail(cause)
                     return
-                if isinstance(error, ConfigError):
+                is_wrong_option = isinstance(error, ConfigError) and not isinstance(error, ConfigFileError)
+                if is_wrong_option:
                     job.fail(error)
-                if isinstance(error, JobCancelledError | RowsDifferError | ConfigError):
+                if isinstance(error, JobCancelledError | RowsDifferError) or is_wrong_option:
                     query.fail(SparkError.of(query.bridge, error))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
@@ -193,7 +194,7 @@ class JobRunner:
             return query.compute_last_stage(df) if must_run_now else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if command is None else WriterSink(rows_of, command, config)
-        self._observer.watch(job)
+        self._observer.watch(job, bridge)
         if self._progress:
             stop_spark_progress_bar(bridge)
             job.watch(Progress(job.name, job.task_counts, job.display_name))

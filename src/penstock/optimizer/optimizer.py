@@ -22,7 +22,7 @@ from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.skewed_window import AdaptiveSkewedWindow
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
-from penstock.optimizer.user_strategies import UserStrategy, as_strategy, is_strategy
+from penstock.optimizer.user_strategies import STRATEGY_FORMS, UserStrategy, as_strategy, is_strategy
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
@@ -134,5 +134,5 @@ def _load(path: str) -> UserStrategy:
             f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"set {key} to module.Class"
         ) from error
     if not is_strategy(strategy):
-        raise ConfigError(f"{path!r} in {key} is not a strategy", hint="define on_operators_finished in it")
+        raise ConfigError(f"{path!r} in {key} is not a strategy", hint=STRATEGY_FORMS)
     return cast("UserStrategy", strategy)

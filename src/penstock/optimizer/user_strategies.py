@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
-from penstock.base.arguments import check_members, check_type
+from penstock.base.arguments import check_members, invalid_argument
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 
@@ -27,10 +27,11 @@ UserStrategy: TypeAlias = (
 """A class is instantiated for each job; an object or a function is shared by all jobs."""
 
 _ARGUMENT = "strategies"
-_HINT = (
-    "pass a list of subclasses of penstock.optimizer.StreamGraphOptimizationStrategy that define on_operators_finished "
-    "or maybe_optimize_stream_graph, or of functions that take the finished operators and the context"
+STRATEGY_FORMS = (
+    "use subclasses of penstock.optimizer.StreamGraphOptimizationStrategy that define on_operators_finished or "
+    "maybe_optimize_stream_graph, or functions that take the finished operators and the context"
 )
+"""The advice of errors about objects that are not strategies."""
 
 
 class _FunctionStrategy(StreamGraphOptimizationStrategy):
@@ -48,10 +49,10 @@ class _FunctionStrategy(StreamGraphOptimizationStrategy):
 
 def check_strategies(strategies: object) -> None:
     """Raise `ArgumentError` if `strategies` is not a list, or if a member is not a strategy (see `is_strategy`)."""
-    check_members(strategies, object, _ARGUMENT, _ARGUMENT, _HINT)
+    check_members(strategies, object, _ARGUMENT, _ARGUMENT, STRATEGY_FORMS)
     for strategy in cast("list[object]", strategies):
         if not is_strategy(strategy):
-            check_type(strategy, (), _ARGUMENT, _ARGUMENT, _HINT)  # raises for any type
+            raise invalid_argument(strategy, _ARGUMENT, _ARGUMENT, STRATEGY_FORMS)
 
 
 def is_strategy(candidate: object) -> bool:

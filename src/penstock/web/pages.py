@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 import penstock
 from penstock.base.units import show_bytes, show_count
-from penstock.decisions.plain_spark import spark_alternative
+from penstock.decisions.plain_spark import SHUFFLED_FIGURE, spark_alternative
 from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.optimizer.dynamic_filtering import JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE
 from penstock.web import formatting
@@ -209,7 +209,7 @@ def vertex(record: JobRecord, vertex_record: VertexRecord, now: float, *, is_loc
 
 def _visible_figures(decision: DecisionRecord) -> tuple[str, dict[str, Any]]:
     """Return the sentence of a decision, and the figures and outcome that users see, by name."""
-    hidden = {JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE}
+    hidden = {JOIN_FIGURE, SIDE_FIGURE, SKIPS_FIGURE, SHUFFLED_FIGURE}
     figures = {name: value for name, value in decision.values["figures"].items() if name not in hidden}
     outcome = {f"outcome: {name}": value for name, value in decision.values["outcome"].items()}
     return decision.sentence, figures | outcome

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from penstock.base.units import show_count
 from penstock.decisions.estimates import Estimate, Unit
 from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, VertexRef
+from penstock.decisions.plain_spark import SHUFFLED_FIGURE
 from penstock.execution.context import GraphOwner, VertexSetup
-from penstock.graph import JobVertex, ScanOperator, StreamEdge
+from penstock.graph import JobVertex, ScanOperator, SinkOperator, StreamEdge
 from penstock.graph.labels import column_names, listed, table_name, vertex_name
 from penstock.graph.operators import CONCATENATING_KINDS
-from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.graph.partitioner import BroadcastPartitioner, HashPartitioner, RangePartitioner
 from penstock.scheduler.deciders.exchange_tasks import SPARK_SETS_TASKS, DecidedExchange, ExchangeDecider, OutputDecider
 from penstock.scheduler.deciders.input_estimates import InputEstimates, PythonSteps, sum_or_none
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
@@ -84,7 +85,8 @@ class VertexDecider:
             for node_id in vertex.node_ids
             if node_id in self._plan.sources
         }
-        exchanges = [self._decide_exchange(vertex, edges) for edges in self._groups(vertex).values()]
+        groups = list(self._groups(vertex).values())
+        exchanges = [self._decide_exchange(vertex, edges) for edges in groups]
         all_inputs: list[DecidedSource | DecidedExchange] = [*sources.values(), *exchanges]
         numbers = [decided.parallelism for decided in all_inputs if decided.parallelism is not None]
         parallelism = sum(numbers) if all_inputs and len(numbers) == len(all_inputs) else None  # a union's tasks add up
@@ -100,6 +102,9 @@ class VertexDecider:
         figures = figures if bytes_in is None else {"bytes in": bytes_in} | figures
         if len(all_inputs) == len(sources) == 1:
             figures |= next(iter(sources.values())).figures
+        is_plain_shuffle = len(all_inputs) == len(groups) == 1 and self._is_plain_shuffle(vertex, groups[0])
+        if is_plain_shuffle and bytes_in is not None:
+            figures[SHUFFLED_FIGURE] = bytes_in
         chosen = "left to Spark" if parallelism is None else parallelism
         explanation = self._explanation(vertex, parallelism, reason, sources)
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
@@ -113,6 +118,15 @@ class VertexDecider:
         )
         functions = tuple(sorted(self._python.functions_in(vertex.node_ids)))
         return DecidedVertex(setup, parallelism, reason, bytes_in, functions)
+
+    def _is_plain_shuffle(self, vertex: JobVertex, edges: list[StreamEdge]) -> bool:
+        """Whether plain Spark, too, shuffles the rows of an exchange group, into the partitions of its settings."""
+        is_set = self._settings.fixed is not None or self._requested(vertex, edges[0].target_id) is not None
+        return not is_set and all(
+            isinstance(edge.partitioner, (HashPartitioner, RangePartitioner))
+            and not isinstance(self._owner.graph.node(edge.target_id).operator, SinkOperator)
+            for edge in edges
+        )
 
     def _decide_exchange(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
         """Decide the inputs of an exchange group; the step's maximum limits a number that options fix for all steps."""

@@ -36,7 +36,6 @@ def embedded_session(master: str | None = None, conf: Mapping[str, str] | None =
     `conf` has additional Spark settings. Raises `SessionError` if there is no session and no Java 17 or newer.
     """
     if SparkSession.getActiveSession() is None:
-        check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("penstock")
     if master:
@@ -44,7 +43,8 @@ def embedded_session(master: str | None = None, conf: Mapping[str, str] | None =
     settings = {"spark.ui.showConsoleProgress": "false", "spark.api.mode": "classic", **(conf or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with java_checked():
+        return builder.getOrCreate()
 
 
 def check_java() -> str:
@@ -59,20 +59,28 @@ def check_java() -> str:
         raise SessionError.no_java(f"{java} cannot be run: {error.strerror}") from error
     match = re.search(r'version "(\d+)', out)
     if match is None or int(match[1]) < MINIMUM_JAVA:
-        raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'of an unknown version'}")
+        lines = [line for line in out.splitlines() if not line.startswith("Picked up ")]  # names options of Java
+        raise SessionError.no_java(f"{java} is {lines[0] if lines else 'of an unknown version'}")
     return java
 
 
 @contextmanager
 def java_checked() -> Iterator[None]:
-    """Raise the error of `check_java` in the block if a program starts a JVM, instead of PySpark's error."""
+    """If a JVM that is started in the block fails, raise the error of `check_java`, if it raises any, not PySpark's.
+
+    PySpark may find a Java that `check_java` does not, such as that of ``spark-env.sh``, so it tries first.
+    """
     context: Any = import_module("pyspark.core.context")
     original_launch = context.launch_gateway
 
     @wraps(original_launch)
     def launch_gateway(*arguments: Any, **options: Any) -> Any:
-        check_java()
-        return original_launch(*arguments, **options)
+        try:
+            return original_launch(*arguments, **options)
+        except Exception:
+            if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
+                check_java()
+            raise
 
     context.launch_gateway = launch_gateway
     try:

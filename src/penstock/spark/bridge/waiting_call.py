@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-import select
+import selectors
 import sys
-import sysconfig
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_stack
@@ -16,12 +17,11 @@ from typing import Any
 import py4j
 import pyspark
 
-from penstock.base.location import PACKAGE, UserLine
+from penstock.base.location import INSTALLED, PACKAGE, PYTHON, UserLine
 
-_PYTHON = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}, "<frozen")
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
-_BRIDGE = tuple(str(Path(file).parent) + "/" for file in (py4j.__file__, pyspark.__file__) if file)
-"""Beginnings of the paths of files: of Python itself, of installed packages, and of the packages that call the JVM."""
+_BRIDGE = tuple(str(Path(file).parent) + os.sep for file in (py4j.__file__, pyspark.__file__) if file)
+"""Beginnings of the paths of files of the packages that call the JVM."""
+_CALL = re.compile(r"(\S+) at (.+):(\d+)")
 _PREFIXES = {"DataFrameWriter": "write.", "DataFrameWriterV2": "writeTo.", "DataFrameReader": "read."}
 """By class of PySpark, what precedes the names of its methods in a program."""
 
@@ -43,16 +43,28 @@ class WaitingCall:
     @property
     def port(self) -> int | None:
         """The local port of the connection; None if it is closed."""
-        socket = self._connection.socket
-        return None if socket is None or socket.fileno() < 0 else int(socket.getsockname()[1])
+        try:
+            return int(self._connection.socket.getsockname()[1])
+        except (AttributeError, OSError):  # its thread closes it
+            return None
 
     def has_ended(self, timeout: float) -> bool:
-        """Whether the JVM answers within some seconds."""
-        return bool(select.select([self._connection.socket], [], [], timeout)[0])
+        """Whether the JVM answers within some seconds, or the connection is closed."""
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._connection.socket, selectors.EVENT_READ)
+                return bool(selector.select(timeout))
+        except (ValueError, OSError):
+            return True
 
     def abandon(self) -> None:
-        """Close the connection, so that no later call of the thread reads this call's answer."""
-        self._connection.close()
+        """Close the connection, so that no later call of the thread reads this call's answer.
+
+        py4j itself closes a connection that an interrupt leaves. The next call of the thread opens another connection,
+        for which another thread of the JVM works, without the job group, other local properties and active session.
+        """
+        with suppress(Exception):  # the program must be interrupted after any error
+            self._connection.close()
 
 
 def waiting_call(port: int | None) -> str | None:
@@ -82,16 +94,21 @@ def _user_call(innermost: FrameType) -> str | None:
             function = _PREFIXES.get(class_name, "") + method
         elif not function or file.startswith(PACKAGE):
             continue
-        elif file.startswith(_INSTALLED):
+        elif file.startswith(INSTALLED):
             library_call = library_call or _call_text(function, file, line)
-        elif not file.startswith(_PYTHON):
+        elif not file.startswith(PYTHON):
             return _call_text(function, file, line)
     return library_call
 
 
+def is_pyspark_call(call: str) -> bool:
+    """Whether a call site has the form of PySpark, such as ``collect at /home/job.py:3``; users may set any text."""
+    return _CALL.fullmatch(call) is not None
+
+
 def short_call(call: str) -> str:
     """Shorten a call site of PySpark, such as ``collect at /home/job.py:3``, as `waiting_call` would return it."""
-    match = re.fullmatch(r"(\S+) at (.+):(\d+)", call)
+    match = _CALL.fullmatch(call)
     return _call_text(match[1], match[2], int(match[3])) if match else call
 
 

@@ -20,7 +20,7 @@ from penstock.errors import ConfigError
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import JvmObject, LocalProperties, PhysicalPlan, Session
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.bridge.waiting_call import short_call, waiting_call
+from penstock.spark.bridge.waiting_call import is_pyspark_call, short_call, waiting_call
 from penstock.spark.plans.catalyst import analyzed_plan
 from penstock.spark.plans.dataframes import HINT_SIZES
 from penstock.spark.plans.logical_plan import LogicalPlan
@@ -126,13 +126,27 @@ class DelegatedQuery:
     @cached_property
     def call_site(self) -> str | None:
         """The action and its line in the user's program, such as ``collect at job.py:3``; None if they are unknown."""
-        port = self._handle.pythonPort()
-        call = None if port is None else waiting_call(int(port))
-        call = call or self._property(_CALL_SITE) or waiting_call(None)
+        call = self._property(_CALL_SITE)
+        if call is None or is_pyspark_call(call):  # else the user has set a text, which takes precedence
+            call = self._waiting_call(call)
         if call is None:
             return None
         self.properties._handle.setProperty(_CALL_SITE, short_call(call))  # for cached queries that the job reads
         return short_call(call)
+
+    def _waiting_call(self, call_site: str | None) -> str | None:
+        """Return the call that waits on the query's Python thread, else `call_site`.
+
+        Without such a thread, `call_site` takes precedence over the only call that waits at all.
+        """
+        port = self._handle.pythonPort()
+        if port is None and call_site is not None:
+            return call_site
+        try:
+            return waiting_call(None if port is None else int(port)) or call_site
+        except Exception:  # stacks change meanwhile; a query must not fail for lack of a name
+            log.info("the line of a query cannot be determined", exc_info=True)
+            return call_site
 
     @property
     def fills_cache(self) -> bool:

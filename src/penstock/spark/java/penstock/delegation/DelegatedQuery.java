@@ -172,9 +172,10 @@ public final class DelegatedQuery {
     SparkPlan result() {
         Object rowsPlan = DECLINED;
         try { // on this thread, which may hold locks of the execution
-            String execution = properties.getProperty(SQLExecution.EXECUTION_ID_KEY());
-            sqlText = SqlText.of(plan, session, execution);
-            fillsCache = SqlText.fillsCache(plan, execution);
+            QueryExecution execution = SqlText.execution(properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
+            boolean isPart = execution != null && SqlText.isPart(plan, execution);
+            sqlText = SqlText.of(plan, session, isPart ? execution.logical() : null);
+            fillsCache = execution != null && !isPart && SqlText.hasCachedRows(execution);
         } catch (RuntimeException failed) {
             LOG.debug("Cannot determine the SQL text of a query", failed);
         }

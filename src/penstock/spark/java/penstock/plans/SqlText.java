@@ -20,9 +20,12 @@ public final class SqlText {
             + "SubqueryAlias ReturnAnswer WithCTE UnresolvedHint ResolvedHint Repartition RepartitionByExpression "
             + "RebalancePartitions DeserializeToObject WriteFiles InsertIntoStatement");
 
-    /** Returns the text of a query, redacted as the session's settings require; null if it has none. */
-    public static String of(LogicalPlan query, SparkSession session, String execution) {
-        LogicalPlan logical = logicalPlan(query, execution);
+    /**
+     * Returns the text of a query, redacted as the session's settings require; null if it has none. `logical` is the plan
+     * of its execution before optimization, as the optimizer drops texts; null if the query is not part of it, such as the
+     * query of cached rows, which has another text.
+     */
+    public static String of(LogicalPlan query, SparkSession session, LogicalPlan logical) {
         String text = logical == null ? null : topmostText(logical);
         if (text == null) {
             text = topmostText(query);
@@ -30,36 +33,24 @@ public final class SqlText {
         return text == null ? null : Utils.redact(session.sessionState().conf().stringRedactionPattern(), text);
     }
 
-    /** Whether the query is not part of an execution's plan, which reads its cached rows. */
-    public static boolean fillsCache(LogicalPlan query, String execution) {
-        QueryExecution queryExecution = queryExecution(execution);
-        return queryExecution != null && !isPart(query, queryExecution) && hasCachedRows(queryExecution.optimizedPlan());
+    /** Returns the execution with an id; null if there is none. */
+    public static QueryExecution execution(String id) {
+        return id == null ? null : SQLExecution.getQueryExecution(Long.parseLong(id));
     }
 
-    private static boolean hasCachedRows(LogicalPlan plan) {
-        for (Object leaf : Catalyst.each(plan.collectLeaves())) {
+    /** Whether a query is part of an execution's plan; a query whose rows are cached for it is not. */
+    public static boolean isPart(LogicalPlan query, QueryExecution execution) {
+        return Catalyst.nodes(execution.optimizedPlan()).contains(query);
+    }
+
+    /** Whether an execution reads cached rows. */
+    public static boolean hasCachedRows(QueryExecution execution) {
+        for (Object leaf : Catalyst.each(execution.optimizedPlan().collectLeaves())) {
             if (leaf instanceof InMemoryRelation) {
                 return true;
             }
         }
         return false;
-    }
-
-    private static QueryExecution queryExecution(String execution) {
-        return execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
-    }
-
-    private static boolean isPart(LogicalPlan query, QueryExecution execution) {
-        return Catalyst.nodes(execution.optimizedPlan()).contains(query);
-    }
-
-    /**
-     * Returns the plan of an execution before optimization, as the optimizer drops texts. Returns null if the query is not
-     * part of the execution's plan, such as the query of cached rows, which has another text.
-     */
-    private static LogicalPlan logicalPlan(LogicalPlan query, String execution) {
-        QueryExecution queryExecution = queryExecution(execution);
-        return queryExecution != null && isPart(query, queryExecution) ? queryExecution.logical() : null;
     }
 
     /** Returns the text of the topmost node that has a text; null if the user has transformed the rows further. */
