@@ -143,10 +143,15 @@ class EngineChoice:
         if isinstance(engine_query, str):
             return _refused_choice(engine.name, engine_query)
         cores, task = jobs.cluster_cores(self._bridge), self._task_resources(engine)
-        refusal = _too_large_reason(engine_query, self._threshold, largest_single_task_input(task.threads, cores))
-        size = show_bytes(engine_query.size_in_bytes)
-        reason = f"{engine.name} computes its {size} faster with the {task.threads} cores of one executor"
-        return _refused_choice(engine.name, refusal) if refusal else NativeQuery(engine, engine_query, task, reason)
+        limit = largest_single_task_input(task.threads, cores)
+        refusal = _too_large_reason(engine_query, self._threshold, limit)
+        if refusal:
+            return _refused_choice(engine.name, refusal)
+        reason = f"one executor has all cores ({task.threads}), and a task that uses all of them needs no shuffle"
+        if limit is not None:
+            size = show_bytes(engine_query.size_in_bytes)
+            reason = f"its {size} do not exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
+        return NativeQuery(engine, engine_query, task, reason)
 
     def _small_query(self) -> NativeQuery | str:
         """Return a small query that the engine should compute completely, or the reason why it should not.
