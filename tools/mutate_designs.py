@@ -8,8 +8,8 @@
 
 A mutation (`design_rows.Mutation`) is applied to a copy of ``src``, never to the work tree. Its tests must pass without
 it, before and afterwards, and must fail with it, through an assertion of the tests: a test that is skipped, cannot be
-collected, raises another error or reports a crash proves nothing. A result is current while the mutation, the file that it changes and the files of its tests are
-unchanged.
+collected, raises another error or reports a crash proves nothing. A result is current while the mutation, the file that
+it changes and the files of its tests are unchanged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -218,7 +219,8 @@ def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float, *, agai
             copies.put(Copy(Path(folder) / str(number)))
         names = sorted({name for each in pending for cases in each.cases for name in cases})
         print(f"running {len(names)} test cases without mutations", flush=True)
-        baseline = with_copy(copies, lambda copy: copy.run(names, timeout * max(1, len(names) / 4)))
+        with borrowed(copies) as copy:
+            baseline = copy.run(names, timeout * max(1, len(names) / 4))
 
         def check(each: Pending) -> None:
             cases = [name for cases in each.cases for name in cases]
@@ -230,7 +232,8 @@ def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float, *, agai
             if not again and run.is_current(each.design, each.mutation):
                 return
             start = time.monotonic()
-            outcome, detail = with_copy(copies, lambda copy: check_mutation(copy, each, cases, timeout))
+            with borrowed(copies) as copy:
+                outcome, detail = check_mutation(copy, each, cases, timeout)
             run.record(each, outcome, f"{time.monotonic() - start:.0f} s: {detail}")
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -249,11 +252,12 @@ def not_passed(cases: Iterable[str], outcomes: dict[str, Case]) -> list[str]:
     return [name for name in cases if outcomes.get(name, Case("did not end")).outcome != "passed"]
 
 
-def with_copy[T](copies: queue.SimpleQueue[Copy], use: Callable[[Copy], T]) -> T:
-    """Call a function with a free copy."""
+@contextmanager
+def borrowed(copies: queue.SimpleQueue[Copy]) -> Iterator[Copy]:
+    """Lend a free copy."""
     copy = copies.get()
     try:
-        return use(copy)
+        yield copy
     finally:
         copies.put(copy)
 

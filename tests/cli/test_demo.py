@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ def test_each_system_is_first_once_and_none_always_follows_another(monkeypatch: 
     comparison._environments = {}
     rounds = [[system for system, _ in comparison.run_round(number)] for number in range(ROUNDS + 1)]
     assert {systems[0] for systems in rounds[1:]} == set(System)
-    order = sum(rounds, [])[len(System) - 1 :]
+    order = list(chain.from_iterable(rounds))[len(System) - 1 :]
     for system in System:
         assert len({before for before, after in pairwise(order) if after is system} - {system}) == 2
 

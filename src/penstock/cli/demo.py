@@ -115,8 +115,8 @@ def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, P
         f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
         f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
         "finished stages in the last run.\n"
-        f"Penstock without DuckDB leaves a query to Spark if its tables are below {show_bytes(limit)}; the demo's default "
-        "tables\nare just above.\n"
+        f"Penstock without DuckDB leaves a query to Spark if its tables are below {show_bytes(limit)}; the demo's "
+        "default tables\nare just above.\n"
     )
 
 

@@ -16,7 +16,7 @@ TABLES = ("customers", "orders", "products")
 DEFAULT_ORDERS = 5_000_000
 """Number of orders. Their file is larger than 64 MiB, below which Spark runs a query without DuckDB unchanged."""
 _VERSION = 1
-"""Version of the data, in the name of the default folder: raise it if the tables change, so that they are created again."""
+"""Version of the data, in the name of the default folder: increase it if the data change, to create them again."""
 _ORDERS_PER_CUSTOMER = 2
 _PRODUCTS = 50_000
 _COUNTRIES = 100

@@ -100,7 +100,8 @@ class Comparison:
     def run_round(self, number: int) -> Iterator[tuple[System, float]]:
         """Run all queries on each system, and yield its total duration; the order of the systems depends on the number.
 
-        In three rounds, each system is first once, and none always follows the same other system. Round 0 warms up: its runs are not counted, but their rows are compared, too.
+        In three rounds, each system is first once, and none always follows the same other system. Round 0 warms up: its
+        runs are not counted, but their rows are compared, too.
 
         Raises
         ------
@@ -148,9 +149,9 @@ class Comparison:
 
     def _compare(self, rows: Mapping[tuple[Question, System], list[Row]]) -> None:
         for question in QUESTIONS:
-            arranged = list[Row] if question.is_ordered else sorted
-            expected = arranged(rows[question, System.SPARK])
+            arrange = list if question.is_ordered else sorted
+            expected = arrange(rows[question, System.SPARK])
             for system in self._environments:
-                if arranged(rows[question, system]) != expected:
+                if arrange(rows[question, system]) != expected:
                     raise RowsDifferError(f"{question.title}: the rows of {system.value} differ from Spark's")
                 self.compared_rows += len(expected)
