@@ -29,7 +29,11 @@ rows = spark.range(4000).groupBy("id").count().repartition(2, "id").select(slow(
 rows.write.parquet(sys.argv[1])
 print("written")
 """
-SETTINGS = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0", "SPARK_LOCAL_IP": "127.0.0.1"}
+SETTINGS = {
+    "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0",
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
 
 
 @pytest.mark.thorough

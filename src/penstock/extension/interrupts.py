@@ -15,7 +15,7 @@ from types import FrameType
 from penstock.base.threads import DaemonPool
 from penstock.scheduler.job import RECENT
 from penstock.spark.bridge.waiting_call import WaitingCall
-from penstock.spark.run.jobs import cancel_all_jobs, turn_off_log
+from penstock.spark.run.jobs import cancel_all_jobs, set_log_level
 
 log = logging.getLogger("penstock.extension")
 
@@ -40,17 +40,18 @@ def cancel_all() -> None:
     cancel_all_jobs()
 
 
-def _cancel_silently() -> None:
-    turn_off_log()  # Spark logs each cancelled job as an error
-    cancel_all()
-
-
 def handle_interrupts() -> None:
     """Replace PySpark's handler of Ctrl-C, which fails while the main thread waits for the JVM; another one stays."""
     handler = signal.getsignal(signal.SIGINT)
     is_pyspark = (getattr(handler, "__module__", None) or "").startswith("pyspark.")
     if threading.current_thread() is threading.main_thread() and is_pyspark:
         signal.signal(signal.SIGINT, _interrupt)
+        logging.getLogger().addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Whether a log record is not py4j's traceback of an interrupted call, which it logs as an error."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 @contextmanager
@@ -63,6 +64,7 @@ def interrupts_restored() -> Iterator[None]:
         is_main_thread = threading.current_thread() is threading.main_thread()
         if is_main_thread and previous is not None and signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, previous)
+            logging.getLogger().removeFilter(_is_no_interrupt)
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
@@ -86,7 +88,8 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 def _cancel_and_wait(call: WaitingCall | None) -> None:
     """Cancel all jobs until `call` ends, or once without a call; another thread cancels, as `call` uses this one's."""
     pool, started, has_notified = DaemonPool(1, "penstock-interrupt"), time.monotonic(), False
-    cancellation = pool.submit(_cancel_silently)
+    level_before = pool.submit(set_log_level, "OFF")  # Spark logs each cancelled job as an error
+    cancellation = pool.submit(cancel_all)
     try:
         while time.monotonic() < started + _CANCEL_TIMEOUT:
             if call is None:
@@ -99,8 +102,10 @@ def _cancel_and_wait(call: WaitingCall | None) -> None:
                 has_notified = True
                 _notify()
             if cancellation.done():
-                cancellation = pool.submit(_cancel_silently)
+                cancellation = pool.submit(cancel_all)
         wait([cancellation], _LAST_CANCEL_TIMEOUT)
+        if level_before.done() and (level := level_before.result()) is not None:
+            wait([pool.submit(set_log_level, level)], _LAST_CANCEL_TIMEOUT)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -118,11 +118,14 @@ def cancel_all_jobs() -> None:
         context.cancelAllJobs()
 
 
-def turn_off_log() -> None:
-    """Turn off Spark's log in the driver of this process, if it has a context."""
+def set_log_level(level: str) -> str | None:
+    """Set the level of Spark's log in the driver of this process; return the level before, None without a context."""
     context = SparkContext._active_spark_context
-    if context is not None:
-        context.setLogLevel("OFF")
+    if context is None:
+        return None
+    before = str(context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString())  # type: ignore[union-attr]
+    context.setLogLevel(level)
+    return before
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
