@@ -1,0 +1,86 @@
+"""The page on dbt, with dbt-spark: a project has the same rows with Penstock, in dbt's process and on a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.integrations.stack_page import StackPage
+from tests.support.services import free_port
+
+pytestmark = pytest.mark.slow
+
+QUIET = {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "NO_COLOR": "1", "COLUMNS": "200"}
+PASSED = "Done. PASS=5 WARN=0 ERROR=0 SKIP=0"
+
+
+@pytest.fixture(scope="module")
+def page() -> StackPage:
+    return StackPage("dbt")
+
+
+@pytest.fixture
+def project(page: StackPage, tmp_path: Path) -> Path:
+    page.write_files(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def plain_rows(page: StackPage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows of the tables that dbt builds without Penstock."""
+    folder = tmp_path_factory.mktemp("plain")
+    page.write_files(folder)
+    assert PASSED in page.run("dbt build", folder, **QUIET)
+    return rows(folder)
+
+
+def rows(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return the sorted rows of all tables of a project."""
+    tables = {}
+    for name in ("orders", "revenue"):
+        table = pq.read_table(folder / "spark-warehouse" / "shop.db" / name)
+        tables[name] = sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return tables
+
+
+def test_a_project_has_the_same_rows(
+    page: StackPage, project: Path, plain_rows: dict[str, list[tuple[object, ...]]]
+) -> None:
+    for statement in ("create table shop.revenue", "insert overwrite table shop.revenue"):
+        output = page.run(
+            page.commands[0], project, **QUIET
+        )  # the second run replaces the rows of the incremental model
+        assert PASSED in output
+        jobs = output.rpartition(" name ")[2]
+        assert statement in jobs, output
+        assert "count(*) as failures" in jobs
+        assert rows(project) == plain_rows
+    assert len(plain_rows["orders"]) == 100_000
+    assert len(plain_rows["revenue"]) == 60
+
+
+def test_a_shared_server_has_the_same_rows(
+    page: StackPage, project: Path, plain_rows: dict[str, list[tuple[object, ...]]]
+) -> None:
+    install, serve, build = page.commands[1:]
+    page.run(install, project)
+    port = str(free_port())
+    profiles = project / "profiles.yml"
+    profiles.write_text(profiles.read_text().replace("15002", port))
+    server = page.start(serve.replace("15002", port), project)
+    try:
+        assert server.stdout is not None
+        assert any("clients reach the server at" in line for line in server.stdout)
+        for _ in range(2):
+            assert PASSED in page.run(build, project, **QUIET)
+            assert rows(project) == plain_rows
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        output, _ = server.communicate(timeout=60)
+    jobs = page.run("penstock history list --history history", project, **QUIET)
+    for statement in ("create table shop.revenue", "insert overwrite table shop.revenue", "count(*) as failures"):
+        assert statement in jobs, (output, jobs)
