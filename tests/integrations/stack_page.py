@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import DATA
 from tests.support.paths import ROOT
+from tests.support.services import SHORT_LIVED_JAVA_OPTIONS
 
 _FILE = re.compile(r"^`([\w/]+\.\w+)`[^\n]*:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 """A code block after a line that begins with the path of a file and ends with a colon."""
@@ -92,6 +93,7 @@ class StackPage:
             "PATH": f"{self._venv}/bin:{os.defpath}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "src"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": SHORT_LIVED_JAVA_OPTIONS,
             "VIRTUAL_ENV": str(self._venv),
             "XDG_STATE_HOME": str(folder / "state"),
         }
