@@ -60,7 +60,7 @@ def test_a_project_has_the_same_rows(
         assert "count(*) as failures" in jobs
         assert rows(project) == plain_rows
     assert len(plain_rows["orders"]) == 100_000
-    assert len(plain_rows["revenue"]) == 60
+    assert len(plain_rows["revenue"]) == 30
 
 
 def test_a_shared_server_has_the_same_rows(
