@@ -1,16 +1,13 @@
-"""The page on dbt, with dbt-spark: a project has the same rows with Penstock, in dbt's process and on a server."""
+"""The page on dbt, with dbt-spark: a project has the same rows with Penstock, in dbt's own process."""
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.integrations.stack_page import StackPage
-from tests.support.services import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -61,26 +58,3 @@ def test_a_project_has_the_same_rows(
         assert rows(project) == plain_rows
     assert len(plain_rows["orders"]) == 100_000
     assert len(plain_rows["revenue"]) == 30
-
-
-def test_a_shared_server_has_the_same_rows(
-    page: StackPage, project: Path, plain_rows: dict[str, list[tuple[object, ...]]]
-) -> None:
-    install, serve, build = page.commands[1:]
-    page.run(install, project)
-    port = str(free_port())
-    profiles = project / "profiles.yml"
-    profiles.write_text(profiles.read_text().replace("15002", port))
-    server = page.start(serve.replace("15002", port), project)
-    try:
-        assert server.stdout is not None
-        assert any("clients reach the server at" in line for line in server.stdout)
-        for _ in range(2):
-            assert PASSED in page.run(build, project, **QUIET)
-            assert rows(project) == plain_rows
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        output, _ = server.communicate(timeout=60)
-    jobs = page.run("penstock history list --history history", project, **QUIET)
-    for statement in ("create table shop.revenue", "insert overwrite table shop.revenue", "count(*) as failures"):
-        assert statement in jobs, (output, jobs)
