@@ -12,6 +12,8 @@ from tests.integrations.stack_page import StackPage
 pytestmark = pytest.mark.slow
 
 QUIET = {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "NO_COLOR": "1", "COLUMNS": "200"}
+Tables = dict[str, list[tuple[object, ...]]]
+"""The sorted rows of each table."""
 PASSED = "Done. PASS=5 WARN=0 ERROR=0 SKIP=0"
 
 
@@ -27,7 +29,7 @@ def project(page: StackPage, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain_rows(page: StackPage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+def plain_rows(page: StackPage, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """Return the rows of the tables that dbt builds without Penstock."""
     folder = tmp_path_factory.mktemp("plain")
     page.write_files(folder)
@@ -35,22 +37,19 @@ def plain_rows(page: StackPage, tmp_path_factory: pytest.TempPathFactory) -> dic
     return rows(folder)
 
 
-def rows(folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return the sorted rows of all tables of a project."""
-    tables = {}
+def rows(folder: Path) -> Tables:
+    """Return the rows of the tables of a project."""
+    tables: Tables = {}
     for name in ("orders", "revenue"):
         table = pq.read_table(folder / "spark-warehouse" / "shop.db" / name)
         tables[name] = sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return tables
 
 
-def test_a_project_has_the_same_rows(
-    page: StackPage, project: Path, plain_rows: dict[str, list[tuple[object, ...]]]
-) -> None:
+def test_a_project_has_the_same_rows(page: StackPage, project: Path, plain_rows: Tables) -> None:
+    # The second run replaces the rows of the incremental model.
     for statement in ("create table shop.revenue", "insert overwrite table shop.revenue"):
-        output = page.run(
-            page.commands[0], project, **QUIET
-        )  # the second run replaces the rows of the incremental model
+        output = page.run(page.commands[0], project, **QUIET)
         assert PASSED in output
         jobs = output.rpartition(" name ")[2]
         assert statement in jobs, output
