@@ -43,7 +43,7 @@ def application(
         settings=settings or {},
         stages=list(stages),
         queries={query.id: query for query in queries} or {0: Query(0, ACTION, 0.0, max(ends, default=0.0))},
-        values=values or {},
+        values={0: values or {}},
     )
 
 
