@@ -20,7 +20,7 @@ from penstock.doctor.checks import (
     spill,
 )
 from penstock.doctor.finding import Finding, Kind
-from penstock.doctor.records import Application, PlanNode, Stage
+from penstock.doctor.records import MAX_TEXT, Application, PlanNode, Stage
 from penstock.doctor.timeline import Timeline
 from tests.doctor.applications import LINE, MIB, application, node, query, stage, task
 
@@ -140,15 +140,30 @@ def test_a_single_task_with_rows(rows: Any, nodes: list[PlanNode], lost: float, 
     assert all(remedy in finding.remedy for finding in findings(single_task, app))
 
 
-def shuffled_join(small: float, kind: str = "Inner", settings: Any = None, between: str = "Sort") -> Application:
+JOIN_EXCHANGE = "Exchange hashpartitioning(key#1, 200), ENSURE_REQUIREMENTS, [plan_id=7]"
+USER_EXCHANGE = "Exchange hashpartitioning(key#1, 200), REPARTITION_BY_COL, [plan_id=7]"
+
+
+def shuffled_join(
+    small: float,
+    kind: str = "Inner",
+    settings: Any = None,
+    between: str = "Sort",
+    exchange: str = JOIN_EXCHANGE,
+    query_settings: Any = None,
+) -> Application:
     sides = [
-        node(between, node("Exchange", shuffle_bytes_written=number, data_size=number + 1), sort_time=number + 2)
+        node(
+            between,
+            node("Exchange", text=exchange, shuffle_bytes_written=number, data_size=number + 1),
+            sort_time=number + 2,
+        )
         for number in (10, 20)
     ]
     join = node("SortMergeJoin", *sides, text=f"SortMergeJoin [key#1], [key#2], {kind}")
     values = {10: 4e8, 11: 8e8, 12: 4000.0, 20: small, 21: 2 * small}
     rows = stage(0, [task(0, 10)] * 4, [sides[0].children[0]])
-    return application([rows], [query(0, join)], values, settings=settings)
+    return application([rows], [query(0, join, settings=query_settings or {})], values, settings=settings)
 
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -165,6 +180,14 @@ THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
         (shuffled_join(5e6, "RightOuter"), 0, ""),  # the small side cannot be broadcast
         (shuffled_join(5e6, "FullOuter"), 0, ""),
         (shuffled_join(5e6, between="Window"), 0, ""),  # the window needs the exchange
+        (shuffled_join(5e6, exchange=USER_EXCHANGE), 0, ""),
+        (shuffled_join(11e6, query_settings={THRESHOLD: "20MB"}), 3.0, "below 20.0 MiB"),
+        (shuffled_join(11e6, settings={THRESHOLD: "20MB"}, query_settings={THRESHOLD: "10MB"}), 0, ""),
+        (
+            shuffled_join(5e6, settings={THRESHOLD: "20MB"}, query_settings={THRESHOLD: "-1"}),
+            3.0,
+            f"With {THRESHOLD} = -1",
+        ),
     ],
 )
 def test_shuffled_joins_with_a_small_side(app: Application, lost: float, text: str) -> None:
@@ -235,13 +258,14 @@ def aggregate(function: str, *children: PlanNode) -> PlanNode:
 
 
 def scan(path: str, *parents: str, text: str = "") -> PlanNode:
-    part = node("Scan parquet", location=path)
+    part = node("Scan parquet", location=path, text="" if parents else text)
     for parent in parents:
         part = node(parent, part, text=text)
     return part
 
 
 UDF = "ArrowEvalPython"
+LONG = "Window " + MAX_TEXT * "x"
 
 
 def function(text: str) -> PlanNode:
@@ -264,7 +288,13 @@ def function(text: str) -> PlanNode:
             0,
         ),
         (actions(scan("a", "ReusedExchange"), scan("a", "ReusedExchange")), 0),
-        (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 5.0),
+        (actions(function("[score(id#1)], [f#2]"), function("[score(id#1)], [f#2]")), 5.0),
+        (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 0),  # perhaps other closures
+        (actions(scan("a", "Window", text="Window [a#1]"), scan("a", "Window", text="Window [a#2]")), 5.0),
+        (actions(scan("a", "Window", text="Window [a#1, ...]"), scan("a", "Window", text="Window [a#2, ...]")), 0),
+        (actions(scan("a", "Window", text=LONG + "a#1"), scan("a", "Window", text=LONG + "a#2")), 0),
+        (actions(scan("a, ..."), scan("a, ...")), 5.0),
+        (actions(scan("a, ...", text="Scan [a#1]"), scan("a, ...", text="Scan [a#2]")), 0),
         (actions(function("[<lambda>(id#1)], [f#2]"), function("[<lambda>(id#1)], [f#2]")), 5.0),
         (actions(function("[<lambda>(id#1)#5], [f#2]"), function("[<lambda>(id#1)#6], [f#2]")), 0),
     ],
@@ -304,9 +334,9 @@ def test_gaps_of_the_driver(started: float, ended: float, lost: float, text: str
 
 
 def test_gaps_between_tasks_without_those_of_broadcasts() -> None:
-    exchange = node("BroadcastExchange", time_to_build=1)
+    exchange = node("BroadcastExchange", time_to_build=1, time_to_collect=2)
     stages: list[Stage] = [stage(0, [task(0, 4)]), stage(1, [task(16, 20)])]
-    app = application(stages, [query(0, exchange, started=0.0, ended=20.0)], {1: 3000.0})
+    app = application(stages, [query(0, exchange, started=0.0, ended=20.0)], {1: 3000.0, 2: 500.0})
     (finding,) = findings(driver, app)
     assert finding.seconds == 9.0
     assert "between its tasks" in finding.problem

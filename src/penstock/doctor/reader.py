@@ -28,6 +28,8 @@ _NO_FAILURE = {"TaskKilled", "TaskCommitDenied"}
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b.*:")
 """The line of a Python traceback that has the error."""
 _EXECUTION_ID = "spark.sql.execution.id"
+_DAMAGES = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""Errors of a damaged line, or of an event of another system."""
 _METADATA = ("Location", "PushedFilters", "PartitionFilters", "Format")
 
 
@@ -75,7 +77,7 @@ class LogReader:
         """Connect stages with the nodes that ran in them, and return the application."""
         application = self.application
         for query in application.queries.values():
-            stages = self._stages_of_metric.get(query.id, {})
+            stages = self._stages_of_metric[query.id]
             for node in query.nodes:
                 keys = {key for metric in node.metrics.values() for key in stages.get(metric, ())}
                 for key in sorted(keys):
@@ -293,14 +295,7 @@ def read_application(files: LogFiles, progress: Callable[[int], None] | None = N
     for event in files.events(reader.event_names, progress):
         try:
             reader.apply(event)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ):  # a damaged line, or an event of another system
+        except _DAMAGES:
             files.damaged_lines += 1
     application = reader.finish()
     if not any(len(stage.tasks) for stage in application.stages):
