@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.units import show_count
 from penstock.doctor.checks import CHECKS
+from penstock.doctor.finding import unfinished_tasks
 from penstock.doctor.log_files import LogFiles
 from penstock.doctor.reader import read_application
 from penstock.doctor.timeline import Timeline, union_seconds
@@ -129,7 +130,8 @@ def _notes(application: Application, files: LogFiles) -> list[str]:
         first = f"{application.where(failed[0].id)}: {failed[0].error}"
         notes.append(f"{show_count(len(failed), 'query', 'queries')} failed, the first in {first}")
     if files.is_truncated or application.ended is None:
-        notes.append("The log has no end: the application is still running, or its driver died.")
+        running = unfinished_tasks(application, application.stages)
+        notes.append(f"The log has no end: the application is still running, or its driver died.{running}")
     if files.is_incomplete:
         notes.append("The first files of the log are missing or compacted, so earlier queries are not diagnosed.")
     if files.damaged_lines:
