@@ -68,7 +68,7 @@ def test_equal_slow_tasks_are_no_skew(lengths: list[float], lost: float) -> None
 
 def test_empty_partitions_are_not_the_median_of_skew() -> None:
     rows = [task(0, 0.1)] * 170 + [task(0, 5, rows=100, shuffle_bytes=MIB)] * 30
-    assert seconds(skew, application([stage(0, rows)])) == 0
+    assert seconds(skew, application([stage(0, rows)], cores=64)) == 0
 
 
 @pytest.mark.parametrize(
@@ -397,6 +397,15 @@ def test_recomputation(app: Application, lost: float) -> None:
 )
 def test_only_attempts_that_ran_again_are_failures(stages: list[Stage], lost: float) -> None:
     assert seconds(failures, application(stages)) == lost
+
+
+def test_recomputation_by_actions_on_the_same_dataframe() -> None:
+    """Their plans have the same metrics."""
+    app = actions(scan("a"), scan("a"))
+    for part in app.queries.values():
+        assert part.plan is not None
+        part.plan.metrics["number of output rows"] = 1
+    assert seconds(recomputation, app) == 5.0
 
 
 def test_failed_attempts() -> None:

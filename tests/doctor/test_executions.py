@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.doctor.diagnosis import diagnose
+from penstock.doctor.log_files import LogFiles
+from penstock.doctor.reader import read_application
 from penstock.doctor.records import PlanNode, Query
 from penstock.doctor.timeline import Timeline
 from tests.doctor.applications import node
@@ -200,12 +202,14 @@ def test_damaged_events_leave_the_others_unchanged(tmp_path: Path, change: Any) 
     assert app.stages[0].tasks.bytes.tolist()[-1] == 124.0
 
 
-def test_a_field_that_is_too_deep(tmp_path: Path) -> None:
+def test_a_field_that_is_too_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep: Any = "x"
-    for _ in range(900):
+    for _ in range(100_000):
         deep = [deep]
     events = [{"Event": "SparkListenerLogStart", "Spark Version": deep}, *EVENTS]
-    assert diagnose(log(tmp_path, events)).facts.tasks == 4
+    monkeypatch.setattr(LogFiles, "events", lambda *_: iter(events))
+    files = LogFiles(log(tmp_path))
+    assert (len(read_application(files).stages), files.damaged_lines) == (2, 1)
 
 
 ESCAPE = "a\x1b[31m\x9bb\ud800\nc"
@@ -213,7 +217,7 @@ ESCAPE = "a\x1b[31m\x9bb\ud800\nc"
 
 def test_texts_have_no_control_characters_and_secrets(tmp_path: Path) -> None:
     sql_plan = plan(f"Scan password=hunter2 {ESCAPE}", 5, Location=ESCAPE) | {
-        "simpleString": "x" * 1995 + " token=abcdefgh"
+        "simpleString": "x" * 1980 + " jdbc://u:hunter2-of-orders@host"
     }
     events = [
         {"Event": "SparkListenerLogStart", "Spark Version": ESCAPE},

@@ -47,8 +47,8 @@ class Tasks:
         self._values = rows if isinstance(rows, array) else array("d", [value for row in rows for value in row])
 
     def add(self, row: TaskRow) -> None:
-        """Add a task attempt; a value that is no number adds nothing."""
-        self._values.extend(array("d", row))
+        """Add a task attempt."""
+        self._values.extend(row)
 
     def __len__(self) -> int:
         return len(self._values) // len(TaskRow._fields)
