@@ -18,7 +18,6 @@ from penstock.doctor.reader import LogReader
 _DROPPED = {
     "details",
     "physicalPlanDescription",
-    "modifiedConfigs",
     "queryId",
     "Hadoop Properties",
     "JVM Information",
@@ -60,7 +59,7 @@ def is_internal(accumulable: dict[str, Any]) -> bool:
 
 
 def shrink_event(event: dict[str, Any]) -> dict[str, Any]:
-    for key in ("Spark Properties", "Properties"):
+    for key in ("Spark Properties", "Properties", "modifiedConfigs"):
         if key in event:
             event[key] = {name: text for name, text in event[key].items() if name.startswith(_SETTINGS)}
     return {key: shrink(value) for key, value in event.items() if key not in _DROPPED}

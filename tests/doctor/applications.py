@@ -24,8 +24,19 @@ def node(name: str, *children: PlanNode, text: str = "", location: str = "", **m
     return PlanNode(name, text or name, list(children), ids, metadata)
 
 
-def stage(number: int, tasks: Sequence[TaskRow], nodes: Sequence[PlanNode] = (), query: int | None = 0) -> Stage:
-    return Stage(number, 0, ACTION, len(tasks), query=query, tasks=Tasks(tasks), nodes=list(nodes))
+def stage(
+    number: int, tasks: Sequence[TaskRow], nodes: Sequence[PlanNode] = (), query: int | None = 0, **fields: Any
+) -> Stage:
+    return Stage(
+        number,
+        fields.pop("attempt", 0),
+        ACTION,
+        len(tasks),
+        query=query,
+        tasks=Tasks(tasks),
+        nodes=list(nodes),
+        **fields,
+    )
 
 
 def application(
@@ -34,16 +45,18 @@ def application(
     values: dict[int, float] | None = None,
     cores: int = 4,
     settings: dict[str, str] | None = None,
+    last_event: float = 0.0,
 ) -> Application:
     ends = [float(part.tasks.column("finish").max()) for part in stages]
     return Application(
         name="orders",
         ended=max(ends, default=0.0),
+        last_event=last_event,
         cores=[(0.0, cores)],
         settings=settings or {},
         stages=list(stages),
         queries={query.id: query for query in queries} or {0: Query(0, ACTION, 0.0, max(ends, default=0.0))},
-        values=values or {},
+        values={0: values or {}},
     )
 
 

@@ -20,7 +20,7 @@ from penstock.doctor.checks import (
     spill,
 )
 from penstock.doctor.finding import Finding, Kind
-from penstock.doctor.records import Application, PlanNode, Stage
+from penstock.doctor.records import MAX_TEXT, Application, PlanNode, Stage
 from penstock.doctor.timeline import Timeline
 from tests.doctor.applications import LINE, MIB, application, node, query, stage, task
 
@@ -50,6 +50,67 @@ def test_skew_counts_idle_cores_while_slow_tasks_run(durations: Any, other_stage
     if other_stage:
         stages.append(stage(1, [task(start, end, rows=1) for start, end in other_stage]))
     assert seconds(skew, application(stages)) == lost
+
+
+@pytest.mark.parametrize(
+    ("lengths", "lost"),
+    [
+        ([9, 9, 9, 9, 9], 0),  # equal tasks that occupy all cores
+        ([9, 9, 9, 9, 18], 13.5),
+        ([9, 9, 9], 2.25),
+    ],
+)
+def test_equal_slow_tasks_are_no_skew(lengths: list[float], lost: float) -> None:
+    """The slow tasks start after 1 s, the fifth when the others have ended."""
+    slow = [task(1, 1 + end, rows=1) for end in lengths[:4]] + [task(10, 10 + end, rows=1) for end in lengths[4:]]
+    assert seconds(skew, application([stage(0, [task(0, 1, rows=1)] * 20 + slow)])) == lost
+
+
+def test_empty_partitions_are_not_the_median_of_skew() -> None:
+    rows = [task(0, 0.1)] * 170 + [task(0, 5, rows=100, shuffle_bytes=MIB)] * 30
+    assert seconds(skew, application([stage(0, rows)], cores=64)) == 0
+
+
+@pytest.mark.parametrize(
+    ("running", "texts", "lost"),
+    [
+        ([0.0], ("took 9.0 s", "no end of 1 task, up to 9.0 s"), 6.0),
+        ([8.5], (), 0),  # it has just started
+    ],
+)
+def test_skew_of_tasks_without_an_end(running: list[float], texts: Any, lost: float) -> None:
+    unfinished = stage(0, [task(0, 1, rows=1, shuffle_bytes=MIB)] * 3, running=running)
+    app = application([unfinished], last_event=9.0)
+    assert seconds(skew, app) == lost
+    assert all(text in finding.problem for finding in findings(skew, app) for text in texts)
+    assert all("It read" not in finding.problem for finding in findings(skew, app))
+
+
+@pytest.mark.parametrize(
+    ("figures", "nodes", "remedy"),
+    [
+        ({"input_bytes": 100 * MIB}, [node("Scan csv ")], "cannot split some files"),
+        ({"input_bytes": 100 * MIB}, [node("InMemoryTableScan")], "frequent key"),
+        ({"shuffle_bytes": 100 * MIB}, [], "frequent key"),
+    ],
+)
+def test_remedies_of_skew(figures: Any, nodes: Any, remedy: str) -> None:
+    rows = [task(0, 1, rows=1)] * 3 + [task(0, 9, rows=1, **figures)]
+    (finding,) = findings(skew, application([stage(0, rows, nodes)]))
+    assert remedy in finding.remedy
+    assert ("key" in finding.problem + finding.remedy) is (remedy == "frequent key")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "kinds"),
+    [
+        ([1, 1, 9], ["skew"]),  # fewer tasks than cores, and a slow one
+        ([9, 9, 9], ["parallelism"]),
+    ],
+)
+def test_idle_cores_are_reported_once(lengths: list[float], kinds: list[str]) -> None:
+    app = application([stage(0, [task(0, end, rows=9, shuffle_bytes=64 * MIB) for end in lengths])])
+    assert [str(finding.kind) for check in (skew, parallelism) for finding in findings(check, app)] == kinds
 
 
 @pytest.mark.parametrize(
@@ -140,15 +201,30 @@ def test_a_single_task_with_rows(rows: Any, nodes: list[PlanNode], lost: float, 
     assert all(remedy in finding.remedy for finding in findings(single_task, app))
 
 
-def shuffled_join(small: float, kind: str = "Inner", settings: Any = None, between: str = "Sort") -> Application:
+JOIN_EXCHANGE = "Exchange hashpartitioning(key#1, 200), ENSURE_REQUIREMENTS, [plan_id=7]"
+USER_EXCHANGE = "Exchange hashpartitioning(key#1, 200), REPARTITION_BY_COL, [plan_id=7]"
+
+
+def shuffled_join(
+    small: float,
+    kind: str = "Inner",
+    settings: Any = None,
+    between: str = "Sort",
+    exchange: str = JOIN_EXCHANGE,
+    query_settings: Any = None,
+) -> Application:
     sides = [
-        node(between, node("Exchange", shuffle_bytes_written=number, data_size=number + 1), sort_time=number + 2)
+        node(
+            between,
+            node("Exchange", text=exchange, shuffle_bytes_written=number, data_size=number + 1),
+            sort_time=number + 2,
+        )
         for number in (10, 20)
     ]
     join = node("SortMergeJoin", *sides, text=f"SortMergeJoin [key#1], [key#2], {kind}")
     values = {10: 4e8, 11: 8e8, 12: 4000.0, 20: small, 21: 2 * small}
     rows = stage(0, [task(0, 10)] * 4, [sides[0].children[0]])
-    return application([rows], [query(0, join)], values, settings=settings)
+    return application([rows], [query(0, join, settings=query_settings or {})], values, settings=settings)
 
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -165,6 +241,14 @@ THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
         (shuffled_join(5e6, "RightOuter"), 0, ""),  # the small side cannot be broadcast
         (shuffled_join(5e6, "FullOuter"), 0, ""),
         (shuffled_join(5e6, between="Window"), 0, ""),  # the window needs the exchange
+        (shuffled_join(5e6, exchange=USER_EXCHANGE), 0, ""),
+        (shuffled_join(11e6, query_settings={THRESHOLD: "20MB"}), 3.0, "below 20.0 MiB"),
+        (shuffled_join(11e6, settings={THRESHOLD: "20MB"}, query_settings={THRESHOLD: "10MB"}), 0, ""),
+        (
+            shuffled_join(5e6, settings={THRESHOLD: "20MB"}, query_settings={THRESHOLD: "-1"}),
+            3.0,
+            f"With {THRESHOLD} = -1",
+        ),
     ],
 )
 def test_shuffled_joins_with_a_small_side(app: Application, lost: float, text: str) -> None:
@@ -194,6 +278,20 @@ def test_small_files(files: float, size: float, scan: float, lost: float) -> Non
     values = {1: files, 2: size, 3: 1000 * scan}
     app = application([stage(0, [task(0, 6)] * 4, [scan_node])], [query(0, scan_node)], values)
     assert seconds(small_files, app) == lost
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lost"),
+    [
+        ([], 1.248),  # 5 ms for each of 999 files, on four cores
+        ([node("ArrowEvalPython")], 0),  # the function may take all of the time
+    ],
+)
+def test_small_files_without_a_measured_time(nodes: list[PlanNode], lost: float) -> None:
+    scan_node = node("Scan csv ", number_of_files_read=1, size_of_files_read=2)
+    app = application([stage(0, [task(0, 60)] * 4, [scan_node, *nodes])], [query(0, scan_node)], {1: 1000.0, 2: 10e6})
+    assert seconds(small_files, app) == pytest.approx(lost, abs=0.002)
+    assert all("5 ms per file are assumed" in finding.problem for finding in findings(small_files, app))
 
 
 def joined_pairs(name: str, left: float, right: float, tasks: int = 4) -> Application:
@@ -235,13 +333,14 @@ def aggregate(function: str, *children: PlanNode) -> PlanNode:
 
 
 def scan(path: str, *parents: str, text: str = "") -> PlanNode:
-    part = node("Scan parquet", location=path)
+    part = node("Scan parquet", location=path, text="" if parents else text)
     for parent in parents:
         part = node(parent, part, text=text)
     return part
 
 
 UDF = "ArrowEvalPython"
+LONG = "Window " + MAX_TEXT * "x"
 
 
 def function(text: str) -> PlanNode:
@@ -264,13 +363,49 @@ def function(text: str) -> PlanNode:
             0,
         ),
         (actions(scan("a", "ReusedExchange"), scan("a", "ReusedExchange")), 0),
-        (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 5.0),
+        (actions(function("[score(id#1)], [f#2]"), function("[score(id#1)], [f#2]")), 5.0),
+        (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 0),  # perhaps other closures
+        (actions(scan("a", "Window", text="Window [a#1]"), scan("a", "Window", text="Window [a#2]")), 5.0),
+        (actions(scan("a", "Window", text="Window [a#1, ...]"), scan("a", "Window", text="Window [a#2, ...]")), 0),
+        (actions(scan("a", "Window", text=LONG + "a#1"), scan("a", "Window", text=LONG + "a#2")), 0),
+        (actions(scan("a, ..."), scan("a, ...")), 5.0),
+        (actions(scan("a, ...", text="Scan [a#1]"), scan("a, ...", text="Scan [a#2]")), 0),
         (actions(function("[<lambda>(id#1)], [f#2]"), function("[<lambda>(id#1)], [f#2]")), 5.0),
         (actions(function("[<lambda>(id#1)#5], [f#2]"), function("[<lambda>(id#1)#6], [f#2]")), 0),
     ],
 )
 def test_recomputation(app: Application, lost: float) -> None:
     assert seconds(recomputation, app) == lost
+
+
+@pytest.mark.parametrize(
+    ("stages", "lost"),
+    [
+        ([stage(0, [task(0, 8, killed=1), task(0, 4)])], 0),  # another attempt was faster
+        ([stage(0, [task(0, 8, killed=1), task(0, 4, failed=1)])], 1.0),
+        (
+            [
+                stage(0, [task(0, 8, partition=0), task(0, 8, partition=1)]),
+                stage(0, [task(9, 17, partition=1)], attempt=1),
+                stage(1, [task(8, 9, partition=0), task(8, 9, failed=1, partition=1)], failure="FetchFailed"),
+                stage(1, [task(17, 18, partition=1)], attempt=1),
+            ],
+            2.25,  # the lost partition, and the attempt that did not find it
+        ),
+        ([stage(0, [task(0, 8)], failure="Job aborted")], 0),  # all of its attempts succeeded
+    ],
+)
+def test_only_attempts_that_ran_again_are_failures(stages: list[Stage], lost: float) -> None:
+    assert seconds(failures, application(stages)) == lost
+
+
+def test_recomputation_by_actions_on_the_same_dataframe() -> None:
+    """Their plans have the same metrics."""
+    app = actions(scan("a"), scan("a"))
+    for part in app.queries.values():
+        assert part.plan is not None
+        part.plan.metrics["number of output rows"] = 1
+    assert seconds(recomputation, app) == 5.0
 
 
 def test_failed_attempts() -> None:
@@ -303,10 +438,35 @@ def test_gaps_of_the_driver(started: float, ended: float, lost: float, text: str
     assert all(text in finding.problem for finding in findings(driver, app))
 
 
-def test_gaps_between_tasks_without_those_of_broadcasts() -> None:
+@pytest.mark.parametrize(
+    ("queries", "lost"),
+    [
+        ([query(0, None, ended=20.0), query(1, None, ended=20.0)], {0: 12.0}),  # the same gap
+        ([query(0, None, ended=10.0), query(1, None, ended=20.0)], {0: 6.0, 1: 6.0}),
+        ([query(0, None, ended=20.0, root=0), query(1, None, ended=20.0, root=0)], {0: 12.0}),
+        ([query(1, None, ended=20.0, root=7)], {1: 12.0}),  # the log has no event of its root
+    ],
+)
+def test_each_gap_is_reported_once(queries: Any, lost: dict[int, float]) -> None:
+    app = application([stage(0, [task(0, 4)], query=1), stage(1, [task(16, 20)], query=1)], queries)
+    assert {finding.queries[0]: finding.seconds for finding in findings(driver, app)} == lost
+
+
+def test_queries_of_a_command_have_its_stages_and_broadcasts() -> None:
     exchange = node("BroadcastExchange", time_to_build=1)
+    exchange.query = 1
+    stages = [stage(0, [task(0, 4)], query=1), stage(1, [task(16, 20)], query=1)]
+    app = application(stages, [query(0, None, ended=20.0, root=0), query(1, exchange, ended=19.0, root=0)])
+    app.values[1] = {1: 3000.0}
+    (finding,) = findings(driver, app)
+    assert finding.seconds == 9.0
+    assert "between its tasks" in finding.problem
+
+
+def test_gaps_between_tasks_without_those_of_broadcasts() -> None:
+    exchange = node("BroadcastExchange", time_to_build=1, time_to_collect=2)
     stages: list[Stage] = [stage(0, [task(0, 4)]), stage(1, [task(16, 20)])]
-    app = application(stages, [query(0, exchange, started=0.0, ended=20.0)], {1: 3000.0})
+    app = application(stages, [query(0, exchange, started=0.0, ended=20.0)], {1: 3000.0, 2: 500.0})
     (finding,) = findings(driver, app)
     assert finding.seconds == 9.0
     assert "between its tasks" in finding.problem

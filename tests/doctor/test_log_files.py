@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import json
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,42 @@ def test_plans_that_are_too_deep(tmp_path: Path) -> None:
     deep = b'{"Event":"SparkListenerTaskEnd","plan":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
     count, files = read(write(tmp_path / "app", TEXT + deep))
     assert (count, files.damaged_lines) == (2001, 1)
+
+
+LONG = 16 << 20
+UNREAD = b'{"Event":"SparkListenerBlockUpdated","x":"' + b"x" * LONG + b'"}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "damaged"),
+    [(TEXT + UNREAD + TEXT, 0), (TEXT + LONG * b"x" + b"\n" + TEXT, 1)],
+    ids=["an event that is not read", "no event"],
+)
+def test_lines_that_are_not_read_use_no_memory(tmp_path: Path, data: bytes, damaged: int) -> None:
+    path = write(tmp_path / "app", gzip.compress(data, 1))
+    tracemalloc.start()
+    try:
+        count, files = read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (count, files.damaged_lines, files.is_truncated) == (4002, damaged, False)
+    assert peak < LONG / 4
+
+
+def test_a_file_without_line_breaks_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small compressed file may have gigabytes."""
+    monkeypatch.setattr("penstock.doctor.log_files.chunks", lambda _: itertools.repeat(bytes(1 << 16)))
+    with pytest.raises(DoctorError, match="is not an event log of Spark"):
+        read(write(tmp_path / "app", b"x"))
+
+
+@pytest.mark.parametrize(("size", "count"), [(1 << 20, 1), (3 << 20, 0)])
+def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, count: int) -> None:
+    monkeypatch.setattr("penstock.doctor.log_files._MAX_LINE", 2 << 20)
+    line = b'{"Event":"SparkListenerTaskEnd","x":"' + b"x" * size + b'"}\n'
+    events, files = read(write(tmp_path / "app", TEXT + line))
+    assert (events, files.damaged_lines) == (2001 + count, 1 - count)
 
 
 @pytest.mark.parametrize(

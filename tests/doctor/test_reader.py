@@ -116,7 +116,7 @@ def test_records(tmp_path: Path) -> None:
     assert first.tasks.bytes.tolist() == [124.0, 124.0]
     assert (first.bytes_in, second.tasks.ok("rows").tolist()) == (248, [15.0])
     assert first.failed_reason == "OSError: full"
-    assert app.values == {5: 42.0, 6: 1.0, 8: 12.0}
+    assert app.values == {3: {5: 42.0, 6: 1.0, 8: 12.0}}
     assert [node.name for node in first.nodes] == ["HashAggregate", "Scan parquet"]
     assert [node.name for node in second.nodes] == ["HashAggregate"]
     assert app.where(3) == "count at job.py:7"

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,21 @@ def test_the_page_escapes_texts_of_the_log() -> None:
 def test_findings_are_merged_by_line_and_ranked(findings: Any, expected: Any) -> None:
     merged = ranked([finding(line, seconds, f"stage {n}") for n, (line, seconds) in enumerate(findings)], 1.0)
     assert [(part.line, round(part.seconds, 3), part.repeats) for part in merged] == expected
+
+
+@pytest.mark.parametrize(
+    ("queries", "expected"),
+    [
+        ([(1,), (1,)], 10.0),
+        ([(1,), (2,)], 15.0),  # the second begins before the first has ended
+        ([(1,), ()], 90.0),  # the duration of one is unknown
+        ([(1,), (9,)], 90.0),
+    ],
+)
+def test_findings_cost_no_more_than_their_queries(queries: Any, expected: float) -> None:
+    findings = [replace(finding("save at a.py:1", 45.0), queries=ids) for ids in queries]
+    (merged,) = ranked(findings, 1.0, {1: (0.0, 10.0), 2: (5.0, 15.0)})
+    assert merged.seconds == expected
 
 
 def test_no_spark_is_imported() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.units import show_count
 from penstock.doctor.checks import CHECKS
+from penstock.doctor.finding import unfinished_tasks
 from penstock.doctor.log_files import LogFiles
 from penstock.doctor.reader import read_application
-from penstock.doctor.timeline import Timeline
+from penstock.doctor.timeline import Timeline, union_seconds
 
 if TYPE_CHECKING:
     from penstock.doctor.finding import Finding
@@ -69,13 +70,17 @@ def diagnose(
     timeline = Timeline.of(application)
     threshold = max(min_seconds, MIN_FRACTION * application.seconds)
     causes = [finding for check in CHECKS for finding in check(application, timeline)]
-    return Diagnosis(_facts(application, timeline, files), ranked(causes, threshold), threshold)
+    intervals = {query.id: application.interval(query) for query in application.queries.values()}
+    return Diagnosis(_facts(application, timeline, files), ranked(causes, threshold, intervals), threshold)
 
 
-def ranked(findings: Sequence[Finding], threshold: float) -> tuple[Finding, ...]:
+def ranked(
+    findings: Sequence[Finding], threshold: float, intervals: Mapping[int, tuple[float, float]] | None = None
+) -> tuple[Finding, ...]:
     """Merge the findings of a kind that belong to one line, and return those above a threshold, worst first.
 
-    A loop may run a query many times. The texts of a merged finding are those of its worst.
+    A loop may run a query many times. The texts of a merged finding are those of its worst. It cannot have lost more
+    seconds than its queries took; `intervals` has the start and the end of each query.
     """
     groups: defaultdict[tuple[str, str, str], list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -85,19 +90,22 @@ def ranked(findings: Sequence[Finding], threshold: float) -> tuple[Finding, ...]
     merged = []
     for group in groups.values():
         worst = max(group, key=lambda finding: finding.seconds)
-        merged.append(replace(worst, seconds=sum(finding.seconds for finding in group), repeats=len(group)))
+        seconds = sum(finding.seconds for finding in group)
+        queries = tuple(sorted({query for finding in group for query in finding.queries}))
+        if intervals and all(finding.queries for finding in group) and intervals.keys() >= set(queries):
+            seconds = min(seconds, union_seconds(intervals[query] for query in queries))
+        merged.append(replace(worst, seconds=seconds, repeats=len(group), queries=queries))
     return tuple(
         sorted((finding for finding in merged if finding.seconds >= threshold), key=lambda finding: -finding.seconds)
     )
 
 
 def _facts(application: Application, timeline: Timeline, files: LogFiles) -> Facts:
-    first_task = timeline.first_task
-    gaps = {
+    gaps = [
         gap
-        for query in application.queries.values()
-        for gap in timeline.gaps(max(query.started, first_task), query.ended or application.last_event)
-    }
+        for _, start, end in application.separate_queries()
+        for gap in timeline.gaps(max(start, timeline.first_task), end)
+    ]
     return Facts(
         name=application.name,
         id=application.id,
@@ -122,11 +130,14 @@ def _notes(application: Application, files: LogFiles) -> list[str]:
         first = f"{application.where(failed[0].id)}: {failed[0].error}"
         notes.append(f"{show_count(len(failed), 'query', 'queries')} failed, the first in {first}")
     if files.is_truncated or application.ended is None:
-        notes.append("The log has no end: the application is still running, or its driver died.")
+        running = unfinished_tasks(application, application.stages)
+        notes.append(f"The log has no end: the application is still running, or its driver died.{running}")
     if files.is_incomplete:
         notes.append("The first files of the log are missing or compacted, so earlier queries are not diagnosed.")
     if files.damaged_lines:
         notes.append(f"{files.damaged_lines:,} lines of the log could not be read.")
+    if application.dropped_plans:
+        notes.append(f"The plans of the {application.dropped_plans:,} shortest queries are not diagnosed.")
     if not application.queries:
         notes.append("The application ran no query of Spark SQL, so only stages and tasks are diagnosed.")
     return notes

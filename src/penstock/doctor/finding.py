@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
+from penstock.base.units import show_count
 from penstock.config.options import DATA_VOLUME_PER_TASK
 from penstock.doctor.records import Application, Stage
 from penstock.doctor.timeline import Timeline
@@ -44,7 +45,7 @@ class Finding:
 
     `seconds` are the lost seconds, estimated low. `line` is where the user's program starts the query, and `subject`
     the stage or the part of the plan. The other texts are sentences: what happened, what Penstock decides in this case,
-    and what to do. `figures` has the figures of the sentences.
+    and what to do. `figures` has the figures of the sentences. `queries` are the ids of the queries with the problem.
     """
 
     kind: Kind
@@ -56,6 +57,7 @@ class Finding:
     remedy: str
     figures: Mapping[str, float]
     repeats: int = 1
+    queries: tuple[int, ...] = ()
 
 
 Check = Callable[[Application, Timeline], Iterator[Finding]]
@@ -65,6 +67,26 @@ def stage_subject(stage: Stage) -> str:
     """Return the name of a stage for users, with its operators."""
     attempt = f", attempt {stage.attempt + 1}" if stage.attempt else ""
     return f"stage {stage.id}{attempt}" + (f" ({stage.operators})" if stage.operators else "")
+
+
+def queries_of(stage: Stage) -> tuple[int, ...]:
+    """Return the query of a stage for a finding."""
+    return () if stage.query is None else (stage.query,)
+
+
+def tasks_with_rows(stage: Stage) -> np.ndarray:
+    """Return which tasks read rows; all, if no task reports any."""
+    rows = stage.tasks.ok("rows")
+    return rows > 0 if rows.any() else np.ones(len(rows), dtype=bool)
+
+
+def unfinished_tasks(application: Application, stages: Iterable[Stage]) -> str:
+    """Return a sentence about the tasks without an end, empty if there are none."""
+    launches = [launch for stage in stages for launch in stage.running]
+    if not launches:
+        return ""
+    seconds = application.last_event - min(launches)
+    return f" The log has no end of {show_count(len(launches), 'task')}, up to {seconds:.1f} s after the start."
 
 
 def run_stages(application: Application) -> Iterator[Stage]:

@@ -15,7 +15,57 @@ Event = dict[str, Any]
 _ROLLED = re.compile(r"events_(?P<number>\d+)_.+?(?P<compacted>\.compact)?")
 _ROLLING_FOLDER = "eventlog_v2_"
 _EVENT_NAME = re.compile(rb'\{\s*"Event"\s*:\s*"(?:[\w.]+\.)?(?P<name>\w+)"')
-_MAX_LINE = 1 << 30
+_HEAD_BYTES = 256
+"""The first bytes of a line, which have the name of its event."""
+_MAX_LINE = 1 << 28
+"""Longer lines count as damaged."""
+
+
+class _Line:
+    """A line, chunk by chunk. If it is too long or its event is not in `names`, only its first bytes are retained."""
+
+    def __init__(self, names: Collection[bytes]) -> None:
+        self._names = names
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._is_cut = False
+
+    def add(self, part: bytes) -> None:
+        if not self._is_cut:
+            self._parts.append(part)
+        head_is_complete = self._size < _HEAD_BYTES <= self._size + len(part)
+        self._size += len(part)
+        if self._size > _MAX_LINE or (head_is_complete and not self._is_read()):
+            self._parts, self._is_cut = [self.head], True
+
+    def take(self) -> bytes:
+        """Return the line, and begin the next."""
+        line = b"".join(self._parts)
+        self._clear()
+        return line
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes."""
+        parts, size = [], 0
+        for part in self._parts:
+            parts.append(part[:_HEAD_BYTES])
+            size += len(parts[-1])
+            if size >= _HEAD_BYTES:
+                break
+        return b"".join(parts)[:_HEAD_BYTES]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the line is no event."""
+        return self._is_cut and _EVENT_NAME.match(self._parts[0]) is None
+
+    def _is_read(self) -> bool:
+        match = _EVENT_NAME.match(self.head)
+        return match is not None and match["name"] in self._names
 
 
 class LogFiles:
@@ -31,6 +81,7 @@ class LogFiles:
         self.damaged_lines = 0
         self.is_truncated = False
         self.bytes = sum(file.stat().st_size for file in self._files)
+        self._count = 0
 
     @property
     def names(self) -> list[str]:
@@ -42,17 +93,17 @@ class LogFiles:
 
         `progress` is called with the number of bytes of each finished file.
         """
-        count = 0
+        self._count = 0
         for file in self._files:
             is_last = file == self._files[-1]
-            for line in self._lines(file):
+            for line in self._lines(file, names):
                 match = _EVENT_NAME.match(line)
                 if match is None:
-                    if not count:
+                    if not self._count:
                         raise DoctorError.not_an_event_log(str(file), line[:60].decode("utf-8", "replace"))
                     self.damaged_lines += bool(line.strip())
                     continue
-                count += 1
+                self._count += 1
                 if match["name"] not in names:
                     continue
                 try:
@@ -66,22 +117,29 @@ class LogFiles:
                 self.is_truncated = False
             if progress is not None:
                 progress(file.stat().st_size)
-        if not count:
+        if not self._count:
             raise DoctorError.empty_log(str(self.path))
 
-    def _lines(self, file: Path) -> Iterator[bytes]:
-        """Yield the complete lines of a file; the rest after the last line break only if it is an event."""
-        rest = b""
+    def _lines(self, file: Path, names: Collection[bytes]) -> Iterator[bytes]:
+        """Yield the complete lines of a file; the rest after the last line break only if it is an event.
+
+        Of events without one of the names, and of lines that are too long, the first bytes are enough.
+        """
+        line = _Line(names)
         try:
             for chunk in chunks(file):
-                *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else [rest + chunk]
-                if len(rest) > _MAX_LINE:
-                    raise DoctorError.not_an_event_log(str(file), rest[:60].decode("utf-8", "replace"))
-                yield from lines
+                *ends, rest = chunk.split(b"\n")
+                for end in ends:
+                    line.add(end)
+                    yield line.take()
+                line.add(rest)
+                if line.is_foreign and not self._count:
+                    break  # not a log, and perhaps very long
         except Truncated:
             self.is_truncated = True
         except OSError as error:
             raise DoctorError.unreadable(str(file), str(error)) from error
+        rest = line.take()
         if not rest.strip():
             return
         if rest.rstrip().endswith(b"}") and _is_json(rest):
@@ -95,7 +153,7 @@ class LogFiles:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

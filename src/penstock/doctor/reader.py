@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.masking import mask
-from penstock.doctor.records import Application, PlanNode, Query, Stage, TaskRow
+from penstock.doctor.records import MAX_TEXT, Application, PlanNode, Query, Stage, TaskRow
 from penstock.errors import DoctorError
 
 if TYPE_CHECKING:
     from penstock.doctor.log_files import Event, LogFiles
 
-_MAX_TEXT = 2000
-"""The most characters of the text of a plan node that are retained."""
+_MAX_PLANS = 5000
+"""The most finished queries whose plans are retained: those that took longest. A stream may run for weeks."""
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+"""Characters that a terminal interprets or cannot show."""
+_CANCELLED = re.compile("cancell?ed", re.IGNORECASE)
+_NO_FAILURE = {"TaskKilled", "TaskCommitDenied"}
+"""Reasons of tasks that end because another attempt was faster, or nobody needs them."""
 _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b.*:")
 """The line of a Python traceback that has the error."""
 _EXECUTION_ID = "spark.sql.execution.id"
+_DAMAGES = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""Errors of a damaged line, or of an event of another system."""
 _METADATA = ("Location", "PushedFilters", "PartitionFilters", "Format")
 
 
@@ -29,7 +40,11 @@ class LogReader:
         self.application = Application()
         self._stages: dict[tuple[int, int], Stage] = {}
         self._query_of_stage: dict[int, int] = {}
-        self._stages_of_metric: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+        self._stages_of_metric: defaultdict[int, defaultdict[int, set[tuple[int, int]]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
+        self._finished: list[tuple[float, int]] = []  # a heap of queries with plans, the shortest first
+        self._running: dict[int, tuple[tuple[int, int], float]] = {}
         self._executor_cores: dict[str, int] = {}
         self._handlers: dict[str, Callable[[Event], None]] = {
             "SparkListenerLogStart": self._log_start,
@@ -41,6 +56,7 @@ class LogReader:
             "SparkListenerJobStart": self._job_start,
             "SparkListenerStageSubmitted": self._stage,
             "SparkListenerStageCompleted": self._stage,
+            "SparkListenerTaskStart": self._task_start,
             "SparkListenerTaskEnd": self._task_end,
             "SparkListenerSQLExecutionStart": self._query_start,
             "SparkListenerSQLAdaptiveExecutionUpdate": self._plan_update,
@@ -61,10 +77,20 @@ class LogReader:
         """Connect stages with the nodes that ran in them, and return the application."""
         application = self.application
         for query in application.queries.values():
+            stages = self._stages_of_metric[query.id]
             for node in query.nodes:
-                keys = {key for metric in node.metrics.values() for key in self._stages_of_metric.get(metric, ())}
+                keys = {key for metric in node.metrics.values() for key in stages.get(metric, ())}
                 for key in sorted(keys):
                     self._stages[key].nodes.append(node)
+        if application.ended is None:
+            for key, launch in self._running.values():
+                if not self._stages[key].ended:
+                    self._stages[key].running.append(launch)
+        task_cpus = application.settings.get("spark.task.cpus", "1")
+        cpus = max(int(task_cpus), 1) if task_cpus.isdecimal() else 1
+        application.cores = [
+            (time, max(cores // cpus, 1) if cores > 0 else -max(-cores // cpus, 1)) for time, cores in application.cores
+        ]
         for stage in self._stages.values():
             stage.file_bytes = sum(application.value(node, "size of files read") for node in stage.nodes)
             stage.query = self._query_of_stage.get(stage.id)
@@ -72,11 +98,11 @@ class LogReader:
         return application
 
     def _log_start(self, event: Event) -> None:
-        self.application.spark_version = str(event.get("Spark Version", ""))
+        self.application.spark_version = _text(event.get("Spark Version", ""))
 
     def _application_start(self, event: Event) -> None:
-        self.application.name = mask(str(event.get("App Name", "")))
-        self.application.id = str(event.get("App ID", ""))
+        self.application.name = _text(event.get("App Name", ""))
+        self.application.id = _text(event.get("App ID", ""))
         self.application.started = self._time(event["Timestamp"])
 
     def _application_end(self, event: Event) -> None:
@@ -84,135 +110,183 @@ class LogReader:
 
     def _environment(self, event: Event) -> None:
         properties = event.get("Spark Properties", {})
-        pairs = properties.items() if isinstance(properties, dict) else properties
-        self.application.settings = {str(key): str(value) for key, value in pairs}
+        self.application.settings = _settings(properties.items() if isinstance(properties, dict) else properties)
 
     def _executor_added(self, event: Event) -> None:
-        cores = int(event["Executor Info"]["Total Cores"])
-        task_cpus = int(self.application.settings.get("spark.task.cpus", "1"))
-        slots = max(cores // max(task_cpus, 1), 1)
-        self._executor_cores[event["Executor ID"]] = slots
-        self.application.cores.append((self._time(event["Timestamp"]), slots))
+        cores = max(int(_number(event["Executor Info"]["Total Cores"])), 1)
+        self.application.cores.append((self._time(event["Timestamp"]), cores))
+        self._executor_cores[event["Executor ID"]] = cores
 
     def _executor_removed(self, event: Event) -> None:
-        slots = self._executor_cores.pop(event["Executor ID"], 0)
-        self.application.cores.append((self._time(event["Timestamp"]), -slots))
+        time = self._time(event["Timestamp"])
+        cores = self._executor_cores.pop(event["Executor ID"], 0)
+        if cores:
+            self.application.cores.append((time, -cores))
 
     def _job_start(self, event: Event) -> None:
         self._time(event["Submission Time"])
         execution = (event.get("Properties") or {}).get(_EXECUTION_ID)
         if execution is not None:
-            for stage_id in event.get("Stage IDs", []):
+            for stage_id in event.get("Stage IDs") or ():
                 self._query_of_stage.setdefault(int(stage_id), int(execution))
 
     def _stage(self, event: Event) -> None:
         info = event["Stage Info"]
         stage = self._stage_record(int(info["Stage ID"]), int(info["Stage Attempt ID"]))
-        stage.name = str(info.get("Stage Name", ""))
+        stage.name = _text(info.get("Stage Name", ""))
         stage.task_count = int(info.get("Number of Tasks", 0))
         stage.started = self._time(info.get("Submission Time", 0)) or stage.started
         stage.ended = self._time(info.get("Completion Time", 0)) or stage.ended
-        stage.failure = _error_line(info.get("Failure Reason", ""))
+        failure = _error_line(info.get("Failure Reason") or "")
+        stage.failure = "" if _CANCELLED.search(failure) else failure
 
     def _stage_record(self, stage_id: int, attempt: int) -> Stage:
         return self._stages.setdefault((stage_id, attempt), Stage(stage_id, attempt, ""))
+
+    def _task_start(self, event: Event) -> None:
+        key = int(event["Stage ID"]), int(event["Stage Attempt ID"])
+        info = event["Task Info"]
+        self._stage_record(*key)
+        self._running[int(info["Task ID"])] = key, self._time(info["Launch Time"])
 
     def _task_end(self, event: Event) -> None:
         key = int(event["Stage ID"]), int(event["Stage Attempt ID"])
         stage = self._stage_record(*key)
         info, metrics = event["Task Info"], event.get("Task Metrics") or {}
+        self._running.pop(int(info.get("Task ID", -1)), None)
         reason = event.get("Task End Reason") or {}
-        failed = bool(info.get("Failed")) or bool(info.get("Killed"))
-        if info.get("Failed") and not stage.failed_reason:
+        if reason.get("Reason") == "Resubmitted":
+            return  # the successful attempt has been read; its partition runs again
+        killed = bool(info.get("Killed")) or reason.get("Reason") in _NO_FAILURE
+        failed = bool(info.get("Failed")) and not killed
+        if failed and not stage.failed_reason:
             stage.failed_reason = _error_line(reason.get("Description") or reason.get("Reason") or "")
         read, shuffle = metrics.get("Input Metrics") or {}, metrics.get("Shuffle Read Metrics") or {}
         stage.tasks.add(
             TaskRow(
                 launch=self._time(info["Launch Time"]),
                 finish=self._time(info["Finish Time"]),
-                run=metrics.get("Executor Run Time", 0) / 1000,
-                gc=metrics.get("JVM GC Time", 0) / 1000,
-                input_bytes=read.get("Bytes Read", 0),
-                shuffle_bytes=shuffle.get("Remote Bytes Read", 0) + shuffle.get("Local Bytes Read", 0),
-                rows=read.get("Records Read", 0) + shuffle.get("Total Records Read", 0),
-                spilled=metrics.get("Disk Bytes Spilled", 0),
-                spilled_memory=metrics.get("Memory Bytes Spilled", 0),
-                result_bytes=metrics.get("Result Size", 0),
+                run=_number(metrics.get("Executor Run Time")) / 1000,
+                gc=_number(metrics.get("JVM GC Time")) / 1000,
+                input_bytes=_number(read.get("Bytes Read")),
+                shuffle_bytes=_number(shuffle.get("Remote Bytes Read")) + _number(shuffle.get("Local Bytes Read")),
+                rows=_number(read.get("Records Read")) + _number(shuffle.get("Total Records Read")),
+                spilled=_number(metrics.get("Disk Bytes Spilled")),
+                spilled_memory=_number(metrics.get("Memory Bytes Spilled")),
+                result_bytes=_number(metrics.get("Result Size")),
                 failed=failed,
+                killed=killed,
+                partition=_number(info.get("Partition ID", info.get("Index"))),
             )
         )
-        if failed:
+        query = self._query_of_stage.get(key[0])
+        if failed or killed or query is None:
             return
-        values = self.application.values
-        for update in info.get("Accumulables", ()):
+        for update in info.get("Accumulables") or ():
             if update.get("Metadata") == "sql":
                 metric = int(update["ID"])
-                self._stages_of_metric[metric].add(key)
-                # A metric without a value is -1 or 0.
-                values[metric] = values.get(metric, 0.0) + max(float(update.get("Update") or 0), 0.0)
+                self._stages_of_metric[query][metric].add(key)
+                self._add_value(query, metric, update.get("Update"))
 
     def _query_start(self, event: Event) -> None:
         query_id, root = int(event["executionId"]), event.get("rootExecutionId")
         self.application.queries[query_id] = Query(
             query_id,
-            description=mask(str(event.get("description", ""))),
+            description=_text(event.get("description", "")),
             started=self._time(event["time"]),
-            plan=_plan(event["sparkPlanInfo"]),
+            plan=_plan(event["sparkPlanInfo"], query_id),
             root=None if root is None else int(root),
+            settings=_settings((event.get("modifiedConfigs") or {}).items()),
         )
 
     def _plan_update(self, event: Event) -> None:
         query = self.application.queries.get(int(event["executionId"]))
         if query is not None:
-            query.plan = _plan(event["sparkPlanInfo"])
+            query.plan = _plan(event["sparkPlanInfo"], query.id)
 
     def _query_end(self, event: Event) -> None:
         query = self.application.queries.get(int(event["executionId"]))
         if query is not None:
             query.ended = self._time(event["time"])
             query.error = _error_line(event.get("errorMessage") or "")
+            heapq.heappush(self._finished, (query.ended - query.started, query.id))
+            if len(self._finished) > _MAX_PLANS:
+                self._drop_plan(heapq.heappop(self._finished)[1])
+
+    def _drop_plan(self, query_id: int) -> None:
+        query = self.application.queries[query_id]
+        query.plan, query.settings = None, {}
+        self.application.values.pop(query_id, None)
+        self._stages_of_metric.pop(query_id, None)
+        self.application.dropped_plans += 1
 
     def _driver_values(self, event: Event) -> None:
-        for metric, value in event.get("accumUpdates", ()):
-            self.application.values[int(metric)] = self.application.values.get(int(metric), 0.0) + max(
-                float(value), 0.0
-            )
+        for metric, value in event.get("accumUpdates") or ():
+            self._add_value(int(event["executionId"]), int(metric), value)
+
+    def _add_value(self, query: int, metric: int, value: object) -> None:
+        """Add to an SQL metric of a query; a metric without a value is -1 or 0."""
+        values = self.application.values.setdefault(query, {})
+        values[metric] = values.get(metric, 0.0) + max(_number(value), 0.0)
 
     def _time(self, milliseconds: Any) -> float:
         """Convert milliseconds to seconds, and record the time as that of the latest event."""
-        seconds = float(milliseconds or 0) / 1000
+        seconds = _number(milliseconds) / 1000
         self.application.last_event = max(self.application.last_event, seconds)
         return seconds
 
 
-def _plan(info: dict[str, Any]) -> PlanNode:
+def _plan(info: dict[str, Any], query: int) -> PlanNode:
     """Convert the ``sparkPlanInfo`` of an event, without recursion: generated plans may be deep."""
-    root = _plan_node(info)
+    root = _plan_node(info, query)
     stack = [(root, info)]
     while stack:
         node, node_info = stack.pop()
-        for child_info in node_info.get("children", ()):
-            child = _plan_node(child_info)
+        for child_info in node_info.get("children") or ():
+            child = _plan_node(child_info, query)
             node.children.append(child)
             stack.append((child, child_info))
     return root
 
 
-def _plan_node(info: dict[str, Any]) -> PlanNode:
+def _plan_node(info: dict[str, Any], query: int) -> PlanNode:
     metadata = info.get("metadata") or {}
     return PlanNode(
-        str(info["nodeName"]),
-        mask(str(info.get("simpleString", ""))[:_MAX_TEXT]),
-        metrics={str(metric["name"]): int(metric["accumulatorId"]) for metric in info.get("metrics", ())},
-        metadata={key: mask(str(metadata[key])[:_MAX_TEXT]) for key in _METADATA if key in metadata},
+        _text(info["nodeName"]),
+        _text(info.get("simpleString", "")),
+        metrics={_text(metric["name"]): int(metric["accumulatorId"]) for metric in info.get("metrics") or ()},
+        metadata={key: _text(metadata[key]) for key in _METADATA if key in metadata},
+        query=query,
     )
+
+
+@lru_cache(maxsize=1024)
+def _clean(text: str) -> str:
+    return sys.intern(_CONTROL_CHARACTERS.sub(" ", mask(text))[:MAX_TEXT])
+
+
+def _text(value: object) -> str:
+    """Return a text of the log without secrets and control characters; equal texts are the same object."""
+    return _clean(str(value))
+
+
+def _settings(pairs: Iterable[Any]) -> dict[str, str]:
+    return {_text(key): _text(value) for key, value in pairs}
+
+
+def _number(value: Any) -> float:
+    """Convert a number of the log; null is 0, and an infinite number raises an exception."""
+    number = float(value or 0)
+    if not math.isfinite(number):
+        raise ValueError(number)
+    return number
 
 
 def _error_line(text: object) -> str:
     """Return the line of an error message or traceback that says most: the last with an error, else the first."""
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     error = next((line for line in reversed(lines) if _ERROR.match(line)), lines[0] if lines else "")
-    return mask(error[:300])
+    return _text(error)[:300]
 
 
 def read_application(files: LogFiles, progress: Callable[[int], None] | None = None) -> Application:
@@ -221,7 +295,7 @@ def read_application(files: LogFiles, progress: Callable[[int], None] | None = N
     for event in files.events(reader.event_names, progress):
         try:
             reader.apply(event)
-        except (KeyError, TypeError, ValueError, AttributeError):  # a damaged line, or an event of another system
+        except _DAMAGES:
             files.damaged_lines += 1
     application = reader.finish()
     if not any(len(stage.tasks) for stage in application.stages):

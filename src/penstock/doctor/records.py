@@ -16,6 +16,8 @@ _CALL_SITE = re.compile(r"(?P<action>\S+) at (?P<file>.+):(?P<line>\d+)")
 _JVM_FILES = ("NativeMethodAccessorImpl.java", "DirectMethodHandleAccessor.java", "<unknown>")
 """Files of call sites that only say that Python called Java."""
 _PYTHON_NODE = re.compile(r"Pandas|Python|InArrow|PythonUDTF")
+MAX_TEXT = 2000
+"""The most characters of a text of the log that are retained."""
 STRUCTURAL_NODES = ("WholeStageCodegen", "InputAdapter", "AdaptiveSparkPlan", "AQEShuffleRead", "ColumnarToRow")
 """Nodes that compute nothing of the query: they wrap other nodes, or convert rows."""
 
@@ -34,6 +36,8 @@ class TaskRow(NamedTuple):
     spilled_memory: float = 0.0  # the same rows in memory
     result_bytes: float = 0.0
     failed: float = 0.0
+    killed: float = 0.0  # no failure: its stage was cancelled, or another attempt was faster
+    partition: float = 0.0
 
 
 class Tasks:
@@ -56,7 +60,7 @@ class Tasks:
     @cached_property
     def succeeded(self) -> np.ndarray:
         """Which attempts succeeded."""
-        succeeded: np.ndarray = self.column("failed") == 0
+        succeeded: np.ndarray = (self.column("failed") == 0) & (self.column("killed") == 0)
         return succeeded
 
     def ok(self, name: str) -> np.ndarray:
@@ -93,21 +97,34 @@ class Tasks:
 
 @dataclass(slots=True)
 class PlanNode:
-    """A node of a physical plan; `metrics` are the accumulator ids of its SQL metrics, by name."""
+    """A node of the physical plan of an SQL execution, `query`.
+
+    `metrics` are the accumulator ids of its SQL metrics, by name. An execution of the same plan has the same ids.
+    """
 
     name: str
     text: str
     children: list[PlanNode] = field(default_factory=list)
     metrics: dict[str, int] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    query: int = 0
 
-    def walk(self) -> Iterator[PlanNode]:
-        """Yield the node and all nodes below it, each once; an exchange may be read several times."""
-        stack = [self]
+    def walk(self, *, caches: bool = True) -> Iterator[PlanNode]:
+        """Yield the node and the executed nodes below it, each once.
+
+        The plan below a reused exchange ran elsewhere. A plan that is read several times has the same metrics each
+        time. Without `caches`, plans of cached tables are omitted, too: their rows may come from another query.
+        """
+        stack, seen = [self], set()
         while stack:
             node = stack.pop()
+            identity = node.name, frozenset(node.metrics.values())
+            if node.metrics and identity in seen:
+                continue
+            seen.add(identity)
             yield node
-            stack += reversed(node.children)
+            if node.name != "ReusedExchange" and (caches or not node.name.startswith("InMemoryTableScan")):
+                stack += reversed(node.children)
 
     @property
     def is_python(self) -> bool:
@@ -145,6 +162,7 @@ class Stage:
     tasks: Tasks = field(default_factory=Tasks)
     nodes: list[PlanNode] = field(default_factory=list)
     failed_reason: str = ""
+    running: list[float] = field(default_factory=list)  # launches of tasks without an end, if the log has no end
     file_bytes: float = 0.0  # of the files that its scans read
 
     @property
@@ -190,6 +208,7 @@ class Query:
     plan: PlanNode | None = None
     root: int | None = None
     error: str = ""
+    settings: dict[str, str] = field(default_factory=dict)  # that differ from those of the application
 
     @property
     def nodes(self) -> list[PlanNode]:
@@ -199,7 +218,11 @@ class Query:
 
 @dataclass(slots=True)
 class Application:
-    """A Spark application. `cores` has changes of the number of cores: the time, and the difference."""
+    """A Spark application.
+
+    `cores` has changes of the number of cores: the time, and the difference. `values` has the values of SQL metrics by
+    the ids of the query and of the accumulator.
+    """
 
     name: str = ""
     id: str = ""
@@ -211,7 +234,8 @@ class Application:
     settings: dict[str, str] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
-    values: dict[int, float] = field(default_factory=dict)  # of SQL metrics, by accumulator id
+    values: dict[int, dict[int, float]] = field(default_factory=dict)
+    dropped_plans: int = 0
     stages_by_node: dict[int, list[Stage]] = field(default_factory=dict, repr=False)  # by the id of the object
 
     @property
@@ -221,7 +245,36 @@ class Application:
 
     def value(self, node: PlanNode, *metrics: str) -> float:
         """Return the sum of the values of some SQL metrics of a node; a metric that the node does not have counts 0."""
-        return sum(self.values.get(node.metrics[name], 0.0) for name in metrics if name in node.metrics)
+        values = self.values.get(node.query, {})
+        return sum(values.get(node.metrics[name], 0.0) for name in metrics if name in node.metrics)
+
+    def has_value(self, node: PlanNode, metric: str) -> bool:
+        """Return whether an SQL metric of a node has a value."""
+        return node.metrics.get(metric) in self.values.get(node.query, {})
+
+    def root(self, query: int | None) -> Query | None:
+        """Return the query that the user's program started: a command may run other queries."""
+        execution = None if query is None else self.queries.get(query)
+        if execution is None or execution.root is None:
+            return execution
+        return self.queries.get(execution.root, execution)
+
+    def interval(self, query: Query) -> tuple[float, float]:
+        """Return the start and the end of a query, so far if it has not ended."""
+        return query.started, self.last_event if query.ended is None else query.ended
+
+    def separate_queries(self) -> Iterator[tuple[Query, float, float]]:
+        """Yield the queries of the user's program with intervals that do not overlap, in order.
+
+        The interval of a query is the part of its duration in which no earlier query was active.
+        """
+        roots = [query for query in self.queries.values() if self.root(query.id) is query]
+        covered = float("-inf")
+        for query in sorted(roots, key=lambda query: query.started):
+            start, end = self.interval(query)
+            if end > covered:
+                yield query, max(start, covered), end
+                covered = end
 
     def stages_of(self, nodes: Iterable[PlanNode]) -> list[Stage]:
         """Return the stages in which at least one of some nodes ran."""
@@ -234,9 +287,7 @@ class Application:
 
     def where(self, query: int | None, name: str = "") -> str:
         """Return where the user's program starts a query or a stage, such as ``collect at job.py:12``."""
-        execution = None if query is None else self.queries.get(query)
-        while execution is not None and execution.root not in {None, execution.id}:
-            execution = self.queries.get(execution.root or 0)
+        execution = self.root(query)
         texts = [execution.description if execution else "", name]
         for text in texts:
             match = _CALL_SITE.fullmatch(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,15 @@ class Timeline:
     """The idle fraction of all cores over time.
 
     The fraction `idle[i]` holds from `times[i]` to `times[i + 1]`, in seconds since the epoch. `totals[i]` is the
-    integral up to `times[i]`. `cores` is the largest number of cores at a time.
+    integral up to `times[i]`. `cores` is the largest number of cores at a time. `free` has the start and the end of
+    each interval in which no task ran, in order.
     """
 
     times: np.ndarray
     idle: np.ndarray
     totals: np.ndarray
     busy: np.ndarray
+    free: np.ndarray
     cores: int
 
     @property
@@ -32,10 +35,16 @@ class Timeline:
 
     @classmethod
     def of(cls, application: Application) -> Timeline:
-        """Compute the timeline from task attempts and executors; without executors, from the most tasks at a time."""
+        """Compute the timeline from task attempts and executors; without executors, from the most tasks at a time.
+
+        Tasks without an end run until the last event.
+        """
         tasks = [stage.tasks for stage in application.stages if len(stage.tasks)]
-        launches = np.concatenate([part.column("launch") for part in tasks])
-        finishes = np.concatenate([part.column("finish") for part in tasks])
+        running = np.array([launch for stage in application.stages for launch in stage.running])
+        launches = np.concatenate([running, *(part.column("launch") for part in tasks)])
+        finishes = np.concatenate(
+            [np.full(len(running), application.last_event), *(part.column("finish") for part in tasks)]
+        )
         changes = sorted(application.cores)
         core_times, core_steps = np.array([time for time, _ in changes]), np.array([step for _, step in changes])
         times = np.unique(np.concatenate([launches, finishes, core_times]))
@@ -47,7 +56,11 @@ class Timeline:
         # Without executors, cores are idle: the application waits for them.
         idle = 1 - np.minimum(busy / np.maximum(capacity, np.maximum(busy, 1)), 1)
         totals = np.concatenate([[0.0], np.cumsum(idle[:-1] * np.diff(times))])
-        return cls(times, idle, totals, busy, int(max(capacity.max(initial=1), 1)))
+        is_free = np.concatenate([[False, True], busy == 0, [False]])  # a flag per interval between the edges
+        edges = np.concatenate([[-np.inf], times, [np.inf]])
+        starts, ends = is_free[1:-1] & ~is_free[:-2], is_free[1:-1] & ~is_free[2:]
+        free = np.column_stack([edges[:-1][starts], edges[1:][ends]])
+        return cls(times, idle, totals, busy, free, int(max(capacity.max(initial=1), 1)))
 
     def idle_seconds(self, start: float, end: float) -> float:
         """Return the integral of the idle fraction between two times.
@@ -71,19 +84,18 @@ class Timeline:
 
     def gaps(self, start: float, end: float) -> list[tuple[float, float]]:
         """Return the intervals between two times in which no task ran."""
-        edges = np.concatenate([[-np.inf], self.times, [np.inf]])
-        is_free = np.concatenate([[True], self.busy == 0])  # a flag per interval between edges
-        intervals: list[tuple[float, float]] = []
-        first = max(int(np.searchsorted(edges, start, "right")) - 1, 0)
-        last = int(np.searchsorted(edges, end, "left"))
-        for index in range(first, min(last, len(is_free))):
-            low, high = max(start, float(edges[index])), min(end, float(edges[index + 1]))
-            if is_free[index] and high > low:
-                if intervals and intervals[-1][1] == low:
-                    intervals[-1] = intervals[-1][0], high
-                else:
-                    intervals.append((low, high))
-        return intervals
+        first = int(np.searchsorted(self.free[:, 1], start, "right"))
+        last = int(np.searchsorted(self.free[:, 0], end, "left"))
+        return [(max(float(low), start), min(float(high), end)) for low, high in self.free[first:last]]
+
+
+def union_seconds(intervals: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the union of intervals."""
+    total, end = 0.0, float("-inf")
+    for low, high in sorted(intervals):
+        total += max(high - max(low, end), 0.0)
+        end = max(end, high)
+    return total
 
 
 def _running(times: np.ndarray, launches: np.ndarray, finishes: np.ndarray) -> np.ndarray:

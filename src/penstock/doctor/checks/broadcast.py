@@ -40,9 +40,14 @@ def check(application: Application, _: Timeline) -> Iterator[Finding]:
                 yield finding
 
 
-def session_threshold(application: Application) -> int:
-    """Return the broadcast threshold of the session in bytes, -1 if broadcasts are turned off."""
-    text = application.settings.get(_SPARK_SETTING, "")
+def _setting(application: Application, query: Query) -> str:
+    """Return the setting of a query, which overrides that of the application; empty if there is none."""
+    return query.settings.get(_SPARK_SETTING, application.settings.get(_SPARK_SETTING, ""))
+
+
+def session_threshold(application: Application, query: Query) -> int:
+    """Return the broadcast threshold of a query in bytes, -1 if broadcasts are turned off."""
+    text = _setting(application, query)
     try:
         return parse_size(text) if text.strip() not in {"", "-1"} else (-1 if text else _DEFAULT_THRESHOLD)
     except PenstockError:
@@ -60,7 +65,7 @@ def _missed(application: Application, query: Query, join: PlanNode) -> Finding |
         return None
     sizes = [application.value(side[-1], "shuffle bytes written") for side in sides]
     small, large = (0, 1) if sizes[0] <= sizes[1] else (1, 0)
-    threshold = session_threshold(application)
+    threshold = session_threshold(application, query)
     limit = threshold if threshold >= 0 else _DEFAULT_THRESHOLD
     join_type = next((kind for kind in JoinType if f" {kind}" in join.text), JoinType.INNER)
     if not sizes[small] < limit or not sizes[large] or not join_type.can_build(Side.of_input(small + 1)):
@@ -77,7 +82,7 @@ def _missed(application: Application, query: Query, join: PlanNode) -> Finding |
     )
     if threshold < 0:
         decision = (
-            f"With {_SPARK_SETTING} = {application.settings.get(_SPARK_SETTING)}, Penstock broadcasts nothing either. "
+            f"With {_SPARK_SETTING} = {_setting(application, query)}, Penstock broadcasts nothing either. "
             f"With the default of {show_bytes(limit)}, it would have broadcast this side and not shuffled the other."
         )
         remedy = f"Remove {_SPARK_SETTING}, or use the hint broadcast() for the small side."
@@ -90,19 +95,30 @@ def _missed(application: Application, query: Query, join: PlanNode) -> Finding |
     figures = {"small_side_bytes": sizes[small], "shuffled_bytes": sizes[large], "limit_bytes": limit}
     line = application.where(query.id)
     return Finding(
-        Kind.BROADCAST, seconds / concurrency, line, join.plain_text[:120], problem, decision, remedy, figures
+        Kind.BROADCAST,
+        seconds / concurrency,
+        line,
+        join.plain_text[:120],
+        problem,
+        decision,
+        remedy,
+        figures,
+        queries=(query.id,),
     )
 
 
 def _side(node: PlanNode) -> list[PlanNode]:
-    """Return the nodes from a join side to its exchange, the last; empty if it is not shuffled just for the join."""
+    """Return the nodes from a join side to its exchange, the last; empty if it is not shuffled just for the join.
+
+    The exchange of a repartition() of the user stays also with a broadcast.
+    """
     nodes = [node]
     while not nodes[-1].is_exchange or nodes[-1].name == "ReusedExchange":
         current = nodes[-1]
         if len(current.children) != 1 or not (current.is_structural or current.name in _PASSED):
             return []
         nodes.append(current.children[0])
-    return [] if nodes[-1].name.startswith("Broadcast") else nodes
+    return nodes if "ENSURE_REQUIREMENTS" in nodes[-1].text else []
 
 
 def _too_large(application: Application, query: Query, exchange: PlanNode) -> Finding | None:
@@ -120,7 +136,7 @@ def _too_large(application: Application, query: Query, exchange: PlanNode) -> Fi
         f"A broadcast table has {show_bytes(size)} in memory and {rows:,.0f} rows. The driver collected it in "
         f"{collect:.1f} s, built it in {build:.1f} s and sent it in {send:.1f} s."
     )
-    limit = max(session_threshold(application), _DEFAULT_THRESHOLD)
+    limit = max(session_threshold(application, query), _DEFAULT_THRESHOLD)
     return Finding(
         Kind.BROADCAST,
         build + send,
@@ -137,4 +153,5 @@ def _too_large(application: Application, query: Query, exchange: PlanNode) -> Fi
             "send_seconds": send,
             "collect_seconds": collect,
         },
+        queries=(query.id,),
     )

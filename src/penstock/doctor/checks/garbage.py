@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.doctor.finding import Finding, Kind, decide_tasks, run_stages, stage_subject
+from penstock.doctor.finding import Finding, Kind, decide_tasks, queries_of, run_stages, stage_subject
 
 if TYPE_CHECKING:
     from penstock.doctor.records import Application
@@ -42,4 +42,5 @@ def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
             sentence,
             "Give the executors more memory per core, use more tasks, or cache less.",
             {"gc_seconds": gc, "run_seconds": run},
+            queries=queries_of(stage),
         )

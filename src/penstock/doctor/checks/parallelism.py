@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.base.units import show_bytes, show_count
-from penstock.doctor.finding import Finding, Kind, decide_tasks, run_stages, stage_subject
+from penstock.doctor.checks.skew import slow_tasks
+from penstock.doctor.finding import Finding, Kind, decide_tasks, queries_of, run_stages, stage_subject, tasks_with_rows
 
 if TYPE_CHECKING:
     from penstock.doctor.records import Application, Stage
@@ -61,19 +62,16 @@ def _too_many(application: Application, stage: Stage, timeline: Timeline) -> Fin
         f"Penstock would have used {show_count(needed, 'task')}{reason}.",
         "Lower spark.sql.shuffle.partitions or the number in repartition(), or let adaptive execution merge tasks.",
         {"tasks": count, "decided_tasks": needed, "median_task_seconds": median_seconds, "bytes": stage.bytes_in},
+        queries=queries_of(stage),
     )
 
 
 def _too_few(application: Application, stage: Stage, timeline: Timeline) -> Finding | None:
     if not 1 < np.count_nonzero(tasks_with_rows(stage)) < timeline.cores:
         return None
+    if slow_tasks(application, stage, timeline) is not None:
+        return None  # `checks.skew` reports the idle cores
     return too_few_tasks(application, stage, timeline, Kind.PARALLELISM)
-
-
-def tasks_with_rows(stage: Stage) -> np.ndarray:
-    """Return which tasks read rows; all, if no task reports any."""
-    rows = stage.tasks.ok("rows")
-    return rows > 0 if rows.any() else np.ones(len(rows), dtype=bool)
 
 
 def too_few_tasks(application: Application, stage: Stage, timeline: Timeline, kind: Kind) -> Finding | None:
@@ -115,6 +113,7 @@ def too_few_tasks(application: Application, stage: Stage, timeline: Timeline, ki
         sentence,
         _remedy(stage),
         {"tasks": count, "cores": timeline.cores, "decided_tasks": decided, "bytes": size, "rows": rows},
+        queries=queries_of(stage),
     )
 
 

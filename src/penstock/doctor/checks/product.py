@@ -50,6 +50,7 @@ def check(application: Application, _: Timeline) -> Iterator[Finding]:
                 "Penstock runs such a join as Spark plans it: without an equality, no exchange or broadcast avoids it.",
                 "Add an equality to the join condition. For ranges, join on a bucket of the value and then filter.",
                 {"left_rows": left, "right_rows": right, "pairs": pairs, "output_rows": output},
+                queries=(query.id,),
             )
 
 
@@ -58,7 +59,7 @@ def output_rows(application: Application, node: PlanNode) -> float | None:
     current = node
     while True:
         for name in ("number of output rows", "shuffle records written"):
-            if current.metrics.get(name) in application.values:
+            if application.has_value(current, name):
                 return application.value(current, name)
         if len(current.children) != 1:
             return None

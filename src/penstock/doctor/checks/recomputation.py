@@ -10,6 +10,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from penstock.doctor.finding import Finding, Kind
+from penstock.doctor.records import MAX_TEXT
+from penstock.doctor.timeline import union_seconds
 
 if TYPE_CHECKING:
     from penstock.doctor.records import Application, PlanNode, Query, Stage
@@ -31,7 +33,10 @@ _CHEAP = (
 _FREE_LEAVES = ("LocalTableScan", "InMemoryTableScan", "Scan OneRowRelation", "EmptyRelation")
 _AGGREGATE_KEYS = re.compile(r"keys?=(\[.*?\]), functions=")
 _AMBIGUOUS = re.compile(r"<lambda>|\bUDF\(|ExistingRDD|MicroBatch")
-"""Nodes that may differ although their texts are equal: then the numbers of their columns must be equal too."""
+"""Nodes that may differ although their texts are equal: then the numbers of their columns must be equal too.
+
+So may Python functions, which have only a name, and texts whose end is missing.
+"""
 _NUMBERS = re.compile(r"\[plan_id=\d+\]|\d+ metadata|batch id = \d+")
 
 
@@ -88,32 +93,31 @@ def _keys(query: Query) -> Iterator[tuple[str, PlanNode]]:
 
 
 def _executed(top: PlanNode) -> list[PlanNode]:
-    """Return the nodes of a part in order, without those below reused exchanges and caches, which ran elsewhere."""
-    nodes, stack = [], [top]
-    while stack:
-        node = stack.pop()
-        nodes.append(node)
-        if node.name != "ReusedExchange" and not node.name.startswith("InMemoryTableScan"):
-            stack += reversed(node.children)
-    return nodes
+    return list(top.walk(caches=False))
 
 
 def _detail(node: PlanNode) -> str:
     """Return what identifies the rows of a node, without the columns and aggregates that a query needs of them."""
     if node.metadata.get("Location"):
-        return str(sorted(node.metadata.items()))
-    if _AMBIGUOUS.search(node.text):
+        items = str(sorted(node.metadata.items()))
+        return f"{items} {node.text}" if _is_cut(*node.metadata.values()) else items
+    if node.is_python or _AMBIGUOUS.search(node.text) or _is_cut(node.text):
         return node.text
     keys = _AGGREGATE_KEYS.search(node.plain_text)
     return keys[1] if keys and keys[1] != "[]" else _NUMBERS.sub("", node.plain_text)
 
 
+def _is_cut(*texts: str) -> bool:
+    """Return whether the end of a text is missing, so that equal texts may stand for different nodes."""
+    return any("..." in text or len(text) >= MAX_TEXT for text in texts)
+
+
 def _distinct(occurrences: Iterable[tuple[Query, PlanNode]]) -> list[tuple[Query, PlanNode]]:
-    """Return the occurrences with metrics of their own: others are the same execution."""
+    """Return the occurrences of each query with metrics of their own: others are the same execution."""
     distinct: dict[object, tuple[Query, PlanNode]] = {}
     for query, node in occurrences:
         metrics = frozenset(metric for part in _executed(node) for metric in part.metrics.values())
-        distinct.setdefault(metrics or id(node), (query, node))
+        distinct.setdefault((query.id, metrics or id(node)), (query, node))
     return list(distinct.values())
 
 
@@ -143,8 +147,8 @@ def _cost(application: Application, stage: Stage, nodes: list[PlanNode]) -> Iter
 
 
 def _finding(application: Application, parts: list[_Part]) -> Finding:
-    total = _union(interval for part in parts for interval in part.intervals)
-    longest = max(_union(part.intervals) for part in parts)
+    total = union_seconds(interval for part in parts for interval in part.intervals)
+    longest = max(union_seconds(part.intervals) for part in parts)
     first = parts[0]
     lines = dict.fromkeys(application.where(part.query.id) for part in parts)
     shown = ", ".join(list(lines)[:4]) + (", ..." if len(lines) > 4 else "")
@@ -165,13 +169,5 @@ def _finding(application: Application, parts: list[_Part]) -> Finding:
         f"{decision} It does not share parts with nondeterministic functions.",
         "Call cache() on the shared DataFrame before the first action and unpersist() at the end, or write it once.",
         {"runs": len(parts), "queries": len(queries), "total_seconds": total, "longest_run_seconds": longest},
+        queries=tuple(sorted(queries)),
     )
-
-
-def _union(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals."""
-    total, end = 0.0, float("-inf")
-    for low, high in sorted(intervals):
-        total += max(high - max(low, end), 0.0)
-        end = max(end, high)
-    return total

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.doctor.checks.parallelism import tasks_with_rows, too_few_tasks
-from penstock.doctor.finding import Finding, Kind, run_stages
+from penstock.doctor.checks.parallelism import too_few_tasks
+from penstock.doctor.finding import Finding, Kind, run_stages, tasks_with_rows
 
 if TYPE_CHECKING:
     from penstock.doctor.records import Application

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.base.units import show_bytes, show_count
-from penstock.doctor.finding import Finding, Kind, decide_tasks, run_stages, stage_subject, volume_per_task
+from penstock.doctor.finding import Finding, Kind, decide_tasks, queries_of, run_stages, stage_subject, volume_per_task
 
 if TYPE_CHECKING:
     from penstock.doctor.records import Application
@@ -61,4 +61,5 @@ def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
             sentence,
             "Use more tasks, so that each has fewer rows, or give the executors more memory per core.",
             {"spilled_bytes": in_memory, "spilled_disk_bytes": on_disk, "largest_task_bytes": per_task},
+            queries=queries_of(stage),
         )
