@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.core import context
 
-from penstock.spark.bridge.jvm import Bridge
 from penstock.errors import SessionError
+from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.bridge.session import SessionPool, broadcast_threshold, java_checked
 from penstock.spark.bridge.settings import read_settings
 
