@@ -17,7 +17,7 @@ PACKAGE = str(Path(__file__).parents[1]) + os.sep
 PYTHON = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")}, "<frozen")
 _SITE = {*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages(), site.getusersitepackages()}
 INSTALLED = tuple(folder + os.sep for folder in _SITE)
-"""Beginnings of the paths of files: of Python itself, and of installed packages, often in a folder of Python."""
+"""Beginnings of file paths: of Python itself, and of installed packages, some of which are in Python's folder."""
 _INTERMEDIATE_FILES = {"<string>", contextlib.__file__, threading.__file__}
 """Files of Python itself whose frames may call Penstock: dataclass constructors, ``with``, thread starts."""
 
