@@ -67,7 +67,7 @@ docs: $(STAMP)  ## Update the generated parts of the docs, with the figures from
 	@$(BIN)/python tools/make_docs.py
 
 docs-site: $(STAMP)  ## Build the docs as a site with search in build/site (VERSION=v1.2.0 builds it beside other versions).
-	@$(BIN)/python tools/docs_site.py build/site --version $(VERSION)
+	@$(BIN)/python tools/docs_site.py build/site --version '$(VERSION)'
 
 bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)

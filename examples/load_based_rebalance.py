@@ -7,17 +7,16 @@ evenly in advance, so the job takes as long as the slow consumer needs for a qua
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from measure import measure, start_spark
+from measure import Run, measure, start_spark
 from pyspark import TaskContext
-from pyspark.sql import Row
 
 import penstock
 from penstock import Environment
 
-ROWS, CONSUMERS = 40_000, 4
+ROWS, CONSUMERS, ROUNDS = 40_000, 4, 3
 
 
 def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -41,23 +40,28 @@ def main() -> None:
     documents = spark.range(0, ROWS, 1, CONSUMERS)
     program = documents.repartition(CONSUMERS).mapInArrow(score, SCHEMA)
 
-    def report(name: str, call: Callable[[], list[Row]]) -> None:
-        run = measure(spark, call)
-        rows = [row.rows for row in sorted(run.result)]
-        assert sum(rows) == ROWS
-        print(f"{name}: {run.seconds:.1f} s, rows of each consumer {rows}")
-
-    program.limit(1).collect()  # not measured: the first job starts Spark's Python processes
-
     # A call makes its own exchange adaptive.
     balanced = penstock.rebalance(documents, CONSUMERS, adaptive=True).map_in_arrow(score, SCHEMA)
     # The option does it for a program that is not changed at all.
     option = {"taskmanager.network.adaptive-partitioner.enabled": True}
     configured = Environment(spark, config=option, progress=False)
 
-    report("plain Spark, repartition(4)  ", program.collect)
-    report("penstock.rebalance           ", balanced.collect)
-    report("repartition(4) with an option", lambda: configured.collect(program))
+    calls = {
+        "plain Spark, repartition(4)  ": program.collect,
+        "penstock.rebalance           ": balanced.collect,
+        "repartition(4) with an option": lambda: configured.collect(program),
+    }
+    for call in calls.values():
+        call()  # not measured: the first jobs start Spark's Python processes, one for each task
+    runs: dict[str, list[Run]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            runs[name].append(measure(spark, call))
+    for name in calls:
+        median = sorted(runs[name], key=lambda run: run.seconds)[ROUNDS // 2]
+        rows = [row.rows for row in sorted(median.result)]
+        assert sum(rows) == ROWS
+        print(f"{name}: {median.seconds:.1f} s, rows of each consumer {rows}")
     spark.stop()
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -130,8 +131,22 @@ def read_results(file: Path = RESULTS) -> dict[str, dict[str, dict[str, str]]]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
+def cases_of(test: str, collected: Iterable[str]) -> tuple[str, ...]:
+    """Return the cases of a cited test; a cited case of a test with several parameters may be the value of a parameter.
+
+    >>> cases_of("t.py::test_x[a]", ["t.py::test_x[1-a]", "t.py::test_x[2-a]", "t.py::test_x[1-b]"])
+    ('t.py::test_x[1-a]',)
+    """
+    function, _, case = test.partition("[")
+    cases = [name for name in collected if name.partition("[")[0] == function]
+    if not case or test in cases:
+        return tuple(cases) if not case else (test,)
+    value = case.removesuffix("]")
+    return tuple([name for name in cases if f"-{value}-" in f"-{name.partition('[')[2].removesuffix(']')}-"][:1])
+
+
 def summary(design: str) -> str:
-    """Return the text below the table of a design: how many rows are proven, and which are not."""
+    """Return the text below the table of a design: how many rows are proven, since when, and which are not."""
     rows = rows_by_design()[design]
     complete = [row.requirement for row in rows if row.is_complete]
     mutations = {mutation.requirement: mutation for mutation in mutations_of(design, rows)}
@@ -142,10 +157,13 @@ def summary(design: str) -> str:
         if requirement in complete and requirement in mutations
         if result["outcome"] == FAILS and result["mutation"] == mutations[requirement].digest
     }
-    text = f"Mutations of the cited code make the cited tests of {len(proven)} of {len(complete)} rows with *yes* fail"
+    text = f"Mutations of the cited code made the cited tests of {len(proven)} of {len(complete)} rows with *yes* fail"
     if proven:
         dates, commits = (sorted({result[key] for result in proven.values()}) for key in ("date", "commit"))
-        text += f" ({' to '.join(dict.fromkeys((dates[0], dates[-1])))}, commit {', '.join(commits)})"
+        text += f" (verified on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, commit {', '.join(commits)})"
+    earlier = sum(result["sources"] != mutations[name].digest_with_sources() for name, result in proven.items())
+    if earlier:
+        text += f", of them {earlier} before later changes of the files"
     reasons = {requirement: mutation.reason for requirement, mutation in mutations.items()}
     others = [
         f"* {requirement} ({reasons.get(requirement) or 'not verified'})"

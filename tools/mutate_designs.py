@@ -7,9 +7,9 @@
     python -m tools.mutate_designs --again             also mutations that have a current result
 
 A mutation (`design_rows.Mutation`) is applied to a copy of ``src``, never to the work tree. Its tests must pass without
-it, and must fail with it, through an assertion: a test that is skipped, cannot be collected or raises another error
-proves nothing. A result is current while the mutation, the file that it changes and the files of its tests are
-unchanged.
+it, before and afterwards, and must fail with it, through an assertion of the tests: a test that is skipped, cannot be
+collected, raises another error or reports a crash proves nothing. A result is current while the mutation, the file that
+it changes and the files of its tests are unchanged.
 """
 
 from __future__ import annotations
@@ -31,24 +31,36 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.design_rows import FAILS, RESULTS, ROOT, Mutation, mutations_of, read_results, rows_by_design
+from tools.design_rows import FAILS, RESULTS, ROOT, Mutation, cases_of, mutations_of, read_results, rows_by_design
 
 _ASSERTION = re.compile(r"assert |AssertionError|Failed: DID NOT (RAISE|WARN)")
 """Messages of a failed assertion; pytest shortens the name of the error if its message begins with ``assert``."""
+_LOCATION = re.compile(r"^(\S+):\d+: ", re.MULTILINE)
+"""A frame in a traceback of pytest, as a path relative to the root of the project if it is below it."""
+_CRASH = re.compile(
+    r"(?:^|\\n)(?:E\s+)?((?:Name|UnboundLocal|Import|ModuleNotFound|Attribute|Type|Syntax|Indentation)Error): ",
+    re.MULTILINE,
+)
+"""An error of mutated code that cannot run, in a traceback or in the output of a command that a test quotes."""
 _GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True)
 class Case:
-    """A test case that ran: `outcome` is passed, skipped, error, failure (of an assertion) or raised."""
+    """A test case that ran: `outcome` is passed, skipped, error, failure (of an assertion of the tests) or raised.
+
+    `crash` is the class of an error in the text of the failure that shows that the mutated code cannot run.
+    """
 
     outcome: str
     message: str = ""
+    crash: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,11 +133,19 @@ def read_cases(report: Path) -> dict[str, Case]:
         for child in element:
             message = child.get("message", "")
             if child.tag == "failure":
-                case = Case("failure" if _ASSERTION.match(message) else "raised", message)
+                case = _failed_case(message, child.text or "")
             elif child.tag in {"error", "skipped"} and case.outcome == "passed":
                 case = Case(child.tag, message)
         cases[name] = case
     return cases
+
+
+def _failed_case(message: str, text: str) -> Case:
+    """Return a case that failed, with the text that pytest reports; its last frame is where the error was raised."""
+    frames = _LOCATION.findall(text)
+    is_assertion = _ASSERTION.match(message) and frames and frames[-1].startswith("tests/")
+    crash = _CRASH.search(text)
+    return Case("failure" if is_assertion else "raised", message, crash[1] if crash else "")
 
 
 def collect(tests: Iterable[str], markers: str) -> list[str]:
@@ -139,20 +159,6 @@ def collect(tests: Iterable[str], markers: str) -> list[str]:
     return collected
 
 
-def cases_of(test: str, collected: Iterable[str]) -> tuple[str, ...]:
-    """Return the cases of a cited test; a cited case of a test with several parameters may be the value of a parameter.
-
-    >>> cases_of("t.py::test_x[a]", ["t.py::test_x[1-a]", "t.py::test_x[2-a]", "t.py::test_x[1-b]"])
-    ('t.py::test_x[1-a]',)
-    """
-    function, _, case = test.partition("[")
-    cases = [name for name in collected if name.partition("[")[0] == function]
-    if not case or test in cases:
-        return tuple(cases) if not case else (test,)
-    value = case.removesuffix("]")
-    return tuple([name for name in cases if f"-{value}-" in f"-{name.partition('[')[2].removesuffix(']')}-"][:1])
-
-
 def verdict(pending: Pending, outcomes: dict[str, Case]) -> tuple[str, str]:
     """Return whether a mutation makes each of its tests fail, and a message of a failure or the problem."""
     message = ""
@@ -162,11 +168,12 @@ def verdict(pending: Pending, outcomes: dict[str, Case]) -> tuple[str, str]:
         failures = [
             case
             for case in ran
-            if case.outcome == "failure" or (error and case.outcome == "raised" and case.message.startswith(error))
+            if (case.outcome == "failure" and case.crash in {"", error})
+            or (error and case.outcome == "raised" and case.message.startswith(error))
         ]
         if not failures:
             counts = Counter(case.outcome for case in ran) or {"did not end": len(cases)}
-            problem = next((f": {case.message}" for case in ran if case.outcome != "passed"), "")
+            problem = next((f": {case.crash} {case.message}" for case in ran if case.outcome != "passed"), "")
             return "passes" if set(counts) == {"passed"} else "no failure", f"{test}: {dict(counts)}{problem}"
         message = message or failures[0].message
     return FAILS, message
@@ -212,11 +219,12 @@ def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float, *, agai
             copies.put(Copy(Path(folder) / str(number)))
         names = sorted({name for each in pending for cases in each.cases for name in cases})
         print(f"running {len(names)} test cases without mutations", flush=True)
-        baseline = with_copy(copies, lambda copy: copy.run(names, timeout * max(1, len(names) / 4)))
+        with borrowed(copies) as copy:
+            baseline = copy.run(names, timeout * max(1, len(names) / 4))
 
         def check(each: Pending) -> None:
             cases = [name for cases in each.cases for name in cases]
-            failed = [name for name in cases if baseline.get(name, Case("did not end")).outcome != "passed"]
+            failed = not_passed(cases, baseline)
             if failed or not all(each.cases):
                 problem = f"without the mutation: {failed}" if failed else f"not collected: {each.mutation.tests}"
                 run.record(each, "no test", problem)
@@ -224,19 +232,32 @@ def run_all(pending: list[Pending], run: Run, jobs: int, timeout: float, *, agai
             if not again and run.is_current(each.design, each.mutation):
                 return
             start = time.monotonic()
-            outcomes = with_copy(copies, lambda copy: copy.run_mutated(each.mutation, cases, timeout))
-            outcome, detail = verdict(each, outcomes)
+            with borrowed(copies) as copy:
+                outcome, detail = check_mutation(copy, each, cases, timeout)
             run.record(each, outcome, f"{time.monotonic() - start:.0f} s: {detail}")
 
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(check, pending))
 
 
-def with_copy(copies: queue.SimpleQueue[Copy], use: Callable[[Copy], dict[str, Case]]) -> dict[str, Case]:
-    """Call a function with a free copy."""
+def check_mutation(copy: Copy, pending: Pending, cases: list[str], timeout: float) -> tuple[str, str]:
+    """Return the verdict on a mutation; tests that detect it must pass again without it right afterwards."""
+    outcome, detail = verdict(pending, copy.run_mutated(pending.mutation, cases, timeout))
+    failed = not_passed(cases, copy.run(cases, timeout)) if outcome == FAILS else []
+    return ("no test", f"afterwards, without the mutation: {failed}") if failed else (outcome, detail)
+
+
+def not_passed(cases: Iterable[str], outcomes: dict[str, Case]) -> list[str]:
+    """Return the cases that failed or did not end."""
+    return [name for name in cases if outcomes.get(name, Case("did not end")).outcome != "passed"]
+
+
+@contextmanager
+def borrowed(copies: queue.SimpleQueue[Copy]) -> Iterator[Copy]:
+    """Lend a free copy."""
     copy = copies.get()
     try:
-        return use(copy)
+        yield copy
     finally:
         copies.put(copy)
 

@@ -14,10 +14,11 @@ quietly() { "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }; }
 java_major() {
   local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
   command -v "$java" >/dev/null 2>&1 || { echo 0; return; }
-  "$java" -version 2>&1 | sed -nE '1s/.*version "([0-9]+).*/\1/p'
+  "$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -n 1
 }
 
-if [ "$(java_major)" -lt 17 ]; then
+major=$(java_major)
+if [ "${major:-0}" -lt 17 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "Installing openjdk-17-jre-headless, as there is no Java 17 or newer"
     quietly apt-get update -q

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import nullcontext
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ import pytest
 
 from penstock.cli import demo as demo_module
 from penstock.cli import demo_data, demo_runs
-from penstock.cli.demo_runs import QUESTIONS, Comparison, System
+from penstock.cli.demo import ROUNDS
+from penstock.cli.demo_runs import QUESTIONS, Comparison, Question, System
 from penstock.errors import RowsDifferError
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.run.finished_stages import work_after
@@ -82,6 +85,31 @@ def test_other_rows_are_an_error(spark: SparkSession, tables: dict[str, Path], m
     with pytest.raises(RowsDifferError, match="the rows of Penstock without DuckDB differ"):
         list(comparison.run_round(0))
     assert comparison.compared_rows == 0
+
+
+@pytest.mark.parametrize(("is_ordered", "is_error"), [(True, True), (False, False)])
+def test_rows_in_another_order_are_an_error_if_the_query_sets_it(
+    is_ordered: bool, is_error: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = Question("title", "SELECT 1", is_ordered)
+    monkeypatch.setattr(demo_runs, "QUESTIONS", (question,))
+    comparison = Comparison.__new__(Comparison)
+    comparison._environments, comparison.compared_rows = {System.PENSTOCK: None}, 0  # type: ignore[dict-item]
+    rows: Any = {(question, System.SPARK): [(1,), (2,)], (question, System.PENSTOCK): [(2,), (1,)]}
+    with pytest.raises(RowsDifferError) if is_error else nullcontext():
+        comparison._compare(rows)
+    assert comparison.compared_rows == (0 if is_error else 2)
+
+
+def test_each_system_is_first_once_and_none_always_follows_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_runs, "QUESTIONS", ())
+    comparison = Comparison.__new__(Comparison)
+    comparison._environments = {}
+    rounds = [[system for system, _ in comparison.run_round(number)] for number in range(ROUNDS + 1)]
+    assert {systems[0] for systems in rounds[1:]} == set(System)
+    order = list(chain.from_iterable(rounds))[len(System) - 1 :]
+    for system in System:
+        assert len({before for before, after in pairwise(order) if after is system} - {system}) == 2
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,10 @@ def test_small_queries(spark: SparkSession, text: str) -> None:
     decision, *_ = env.last_job.decisions
     assert decision.chosen == (SINGLE_DUCKDB_TASK if SMALL[text] else "handed to Spark whole")
     assert len(env.last_job.vertices) == int(SMALL[text])
-    assert ("one task of DuckDB computes" in str(env.explain(spark.sql(text)))) is SMALL[text]
+    plan = str(env.explain(spark.sql(text)))
+    assert ("one task of DuckDB computes" in plan) is SMALL[text]
+    assert ("DuckDB computes the query in one task, as it is small" in plan) is SMALL[text]
+    assert ("Spark splits this source itself: DuckDB" in plan) is False
 
 
 @pytest.mark.usefixtures("rows")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import functions as F
-from pyspark.sql.classic.dataframe import DataFrame
 
 from penstock.entry.observer import record_of
 from penstock.history.summaries import Summary
@@ -22,7 +21,7 @@ from penstock.web import pages
 from penstock.web.listing import JobListQuery, JobPageQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 GROUPED = "SELECT k, count(*) AS n FROM named GROUP BY k"
 STATEMENTS = {
@@ -159,13 +158,13 @@ def test_each_of_several_threads_names_its_job(served: SparkSession) -> None:
 
     actions: list[Callable[[DataFrame], Any]] = [
         lambda df: df.tail(1),
-        lambda df: df.isEmpty(),
+        lambda df: df.agg({"k": "max"}).collect(),
         lambda df: list(df.toLocalIterator(prefetchPartitions=True)),
     ]
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(run, actions))
     expected = [
-        f"isEmpty at {line_of('df.isEmpty()')}",
+        f"collect at {line_of('df.agg(')}",
         f"tail at {line_of('df.tail(1)')}",
         f"toLocalIterator at {line_of('prefetchPartitions')}",
     ]
@@ -200,7 +199,7 @@ def test_programs_in_folders_of_any_name(served: SparkSession, file: str, expect
 
 def test_a_query_of_a_client_without_statement_is_named_by_its_plan(served: SparkSession) -> None:
     with ThreadPoolExecutor(1) as pool:  # so that no line of a program waits, as on a server
-        pool.submit(DataFrame.count, grouped(served)).result()
+        pool.submit(grouped(served).count).result()
     assert names() == ["aggregate of range"]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from tests.support.paths import ROOT
+from tools.design_rows import cases_of
 
 if TYPE_CHECKING:
     import pytest
@@ -26,7 +27,10 @@ SAMPLE = 1
 
 def mark_thorough(items: Iterable[pytest.Item]) -> None:
     """Mark the cases outside the sample of their test as thorough."""
-    cited = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
+    items = list(items)
+    nodes = [item.nodeid for item in items]
+    citations = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
+    cited = {name for citation in citations for name in cases_of(citation, nodes)}
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("alone") is not None:

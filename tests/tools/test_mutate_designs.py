@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.support.paths import ROOT
-from tools.design_rows import QUOTED, Mutation, Row, mutations_of, rows_by_design
-from tools.mutate_designs import Case, Pending, Run, cases_of, read_cases, verdict
+from tools import design_rows
+from tools.design_rows import QUOTED, Mutation, Row, cases_of, mutations_of, rows_by_design, summary
+from tools.mutate_designs import Case, Pending, Run, check_mutation, read_cases, verdict
 
 DESIGNS = rows_by_design()
 MUTATIONS = {design: mutations_of(design, rows) for design, rows in DESIGNS.items()}
@@ -96,6 +97,8 @@ def test_cases_of_a_cited_test(test: str, expected: list[str]) -> None:
 
 
 def case_of(outcome: str) -> Case:
+    if outcome == "crash":
+        return Case("failure", "assert 1 == 0", "NameError")
     return Case("raised", "KeyError: 'x'") if outcome == "KeyError" else Case(outcome)
 
 
@@ -109,6 +112,8 @@ def case_of(outcome: str) -> Case:
         ("failure", "error", "KeyError", "no failure"),
         ("failure", "skipped", "", "no failure"),
         ("failure", None, "", "no failure"),
+        ("failure", "crash", "", "no failure"),
+        ("failure", "crash", "NameError", "fails"),
     ],
 )
 def test_every_test_must_fail_an_assertion(first: str, second: str | None, error: str, expected: str) -> None:
@@ -118,7 +123,51 @@ def test_every_test_must_fail_an_assertion(first: str, second: str | None, error
     assert outcome == expected
 
 
+class FlakyCopy:
+    """A copy in which the test of a mutation fails with it, and `afterwards` has its outcome without it."""
+
+    def __init__(self, afterwards: str) -> None:
+        self._afterwards = afterwards
+
+    def run_mutated(self, *_: Any) -> dict[str, Case]:
+        return {"a": Case("failure")}
+
+    def run(self, *_: Any) -> dict[str, Case]:
+        return {"a": Case(self._afterwards)}
+
+
+@pytest.mark.parametrize(("afterwards", "expected"), [("passed", "fails"), ("failure", "no test")])
+def test_the_tests_must_pass_again_without_the_mutation(afterwards: str, expected: str) -> None:
+    pending = Pending("d", Mutation("r", "f", "before", "after", ("a",)), (("a",),))
+    copy: Any = FlakyCopy(afterwards)
+    assert check_mutation(copy, pending, ["a"], 1.0)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("mutation", "sources", "expected"),
+    [
+        (GOOD.digest, GOOD.digest_with_sources(), "1 of 1 rows with *yes* fail (verified on 2026-01-02, commit 0123)."),
+        (GOOD.digest, "before", "(verified on 2026-01-02, commit 0123), of them 1 before later changes of the files."),
+        ("another", "before", "0 of 1 rows with *yes* fail; the others are"),
+    ],
+    ids=["current", "other sources", "another mutation"],
+)
+def test_the_page_counts_current_mutations(
+    mutation: str, sources: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = {"outcome": "fails", "mutation": mutation, "sources": sources, "date": "2026-01-02", "commit": "0123"}
+    monkeypatch.setattr(design_rows, "rows_by_design", lambda: {"d": [ROW]})
+    monkeypatch.setattr(design_rows, "mutations_of", lambda *_: [GOOD])
+    monkeypatch.setattr(design_rows, "read_results", lambda: {"d": {"r": result}})
+    assert expected in summary("d")
+
+
+PROGRAM = """\
+def check(number): assert number == 1
+"""
 REPORTED = """\
+import subprocess, sys
+import program
 import pytest
 
 def test_passes(): pass
@@ -127,6 +176,13 @@ def test_asserts_with_a_message(): assert 1 == 2, "not the same"
 def test_raises_no_error():
     with pytest.raises(ValueError): pass
 def test_raises(): {}["x"]
+def test_calls_an_assertion(): program.check(2)
+def test_quotes_a_crash():
+    done = subprocess.run([sys.executable, "-c", "x"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+def test_quotes_a_crash_in_a_list():
+    done = subprocess.run([sys.executable, "-c", "x"], capture_output=True, text=True)
+    assert [done.stderr] == []
 def test_fails(): pytest.fail("no")
 def test_skips(): pytest.skip("no")
 @pytest.fixture
@@ -136,7 +192,9 @@ def test_error(broken): pass
 
 
 def test_only_assertions_count_as_failures(tmp_path: Path) -> None:
-    (tmp_path / "test_reported.py").write_text(REPORTED)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_reported.py").write_text(REPORTED)
     report = tmp_path / "report.xml"
     command = [
         sys.executable,
@@ -147,15 +205,21 @@ def test_only_assertions_count_as_failures(tmp_path: Path) -> None:
         f"--rootdir={tmp_path}",
         f"--junitxml={report}",
     ]
-    environ = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    subprocess.run([*command, "test_reported.py"], cwd=tmp_path, env=environ, check=False, capture_output=True)
-    outcomes = {name.partition("::test_")[2]: case.outcome for name, case in read_cases(report).items()}
+    environ = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(tmp_path)}
+    subprocess.run([*command, "tests/test_reported.py"], cwd=tmp_path, env=environ, check=False, capture_output=True)
+    outcomes = {
+        name.partition("::test_")[2]: f"{case.outcome} {case.crash}".strip()
+        for name, case in read_cases(report).items()
+    }
     assert outcomes == {
         "passes": "passed",
         "asserts": "failure",
         "asserts_with_a_message": "failure",
         "raises_no_error": "failure",
         "raises": "raised",
+        "calls_an_assertion": "raised",
+        "quotes_a_crash": "failure NameError",
+        "quotes_a_crash_in_a_list": "failure NameError",
         "fails": "raised",
         "skips": "skipped",
         "error": "error",

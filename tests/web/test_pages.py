@@ -33,6 +33,17 @@ def test_the_number_of_pending_operators_says_on_hover_what_it_is() -> None:
     assert re.findall(r'<span id="pending-operators" title="(.*?)">(.*?)</span>', page) == [("pending operators", "2")]
 
 
+def test_a_job_took_no_longer_because_plain_spark_ran_too() -> None:
+    job = record()
+    without = job_page(job)
+    (duration,) = re.findall(r"<dt>Took</dt><dd>(.*?)</dd>", without)
+    job.apply({"type": "compared", "at": 99.0, "output": "o", "verdict": "equal", "seconds": job.seconds(0.0)})
+    job.ended += 80.0
+    page = job_page(job)
+    assert f"<dt>Took</dt><dd>{duration}</dd>" in page
+    assert re.findall("<rect .*?>", page) == re.findall("<rect .*?>", without)
+
+
 @pytest.mark.parametrize(
     ("may_cancel", "ended", "shown"), [(True, False, True), (False, False, False), (True, True, False)]
 )

@@ -17,6 +17,7 @@ from penstock.base.units import show_bytes
 from penstock.cli.checks import check_can_create
 from penstock.cli.demo_data import DEFAULT_ORDERS, create_tables, default_folder, table_files
 from penstock.cli.flags import FORMAT, KEEP_OPEN, QUERY_OPTIONS, UI, enable_page, keep_page_open, with_options
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def demo(
     """Run three queries on plain Spark and on Penstock, side by side.
 
     The queries join orders with customers and products. The tables are created once, take 90 MB, and stay for further
-    runs, in ~/.cache/penstock/demo unless --data sets another folder. Each system runs each query once to warm up, and
+    runs, in a folder of ~/.cache/penstock unless --data sets another. Each system runs each query once to warm up, and
     three times in turns, in the same Spark session. The result has the median seconds, shuffled bytes and tasks, what
     Penstock decided and why, and whether the rows are equal. It takes one to three minutes.
 
@@ -108,11 +109,14 @@ def _progress(text: str, *, newline: bool = True) -> None:
 
 def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, Path]) -> None:
     size = show_bytes(sum(file.stat().st_size for file in tables.values()))
+    limit = WHOLE_QUERY_THRESHOLD.default
     output.note(
         f"\nSpark {spark.version} and Penstock ran in the same session, {spark.sparkContext.master} with Spark's "
         f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
         f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
         "finished stages in the last run.\n"
+        f"Penstock without DuckDB leaves a query to Spark if its tables are below {show_bytes(limit)}; the demo's "
+        "default tables\nare just above.\n"
     )
 
 

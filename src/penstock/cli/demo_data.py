@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 TABLES = ("customers", "orders", "products")
 DEFAULT_ORDERS = 5_000_000
 """Number of orders. Their file is larger than 64 MiB, below which Spark runs a query without DuckDB unchanged."""
+_VERSION = 1
+"""Version of the data, in the name of the default folder: increase it if the data change, to create them again."""
 _ORDERS_PER_CUSTOMER = 2
 _PRODUCTS = 50_000
 _COUNTRIES = 100
@@ -29,7 +31,7 @@ _CHUNK = 1_000_000
 
 def default_folder() -> Path:
     """Return the folder of the user's cache in which the tables stay for further runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "demo"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / f"demo-{_VERSION}"
 
 
 def table_files(folder: Path) -> dict[str, Path]:

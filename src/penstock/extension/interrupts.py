@@ -15,7 +15,7 @@ from types import FrameType
 from penstock.base.threads import DaemonPool
 from penstock.scheduler.job import RECENT
 from penstock.spark.bridge.waiting_call import WaitingCall
-from penstock.spark.run.jobs import cancel_all_jobs
+from penstock.spark.run.jobs import cancel_all_jobs, turn_off_log
 
 log = logging.getLogger("penstock.extension")
 
@@ -38,6 +38,11 @@ def cancel_all() -> None:
             except Exception:  # the other jobs are cancelled nevertheless
                 log.warning("job %s cannot be cancelled", job.id, exc_info=True)
     cancel_all_jobs()
+
+
+def _cancel_silently() -> None:
+    turn_off_log()  # Spark logs each cancelled job as an error
+    cancel_all()
 
 
 def handle_interrupts() -> None:
@@ -81,7 +86,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
 def _cancel_and_wait(call: WaitingCall | None) -> None:
     """Cancel all jobs until `call` ends, or once without a call; another thread cancels, as `call` uses this one's."""
     pool, started, has_notified = DaemonPool(1, "penstock-interrupt"), time.monotonic(), False
-    cancellation = pool.submit(cancel_all)
+    cancellation = pool.submit(_cancel_silently)
     try:
         while time.monotonic() < started + _CANCEL_TIMEOUT:
             if call is None:
@@ -94,7 +99,7 @@ def _cancel_and_wait(call: WaitingCall | None) -> None:
                 has_notified = True
                 _notify()
             if cancellation.done():
-                cancellation = pool.submit(cancel_all)
+                cancellation = pool.submit(_cancel_silently)
         wait([cancellation], _LAST_CANCEL_TIMEOUT)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -13,6 +13,7 @@ from penstock.entry.observer import page_address
 from penstock.extension import disable, enable
 from penstock.integrations.activity import Activity, ActivityMonitor
 from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import embedded_session
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -38,7 +39,7 @@ class CellReport:
 def load(shell: InteractiveShell) -> None:
     """Enable Penstock in the active Spark session, or in a new local session, and register ``%%penstock``."""
     spark = enable()
-    shell.register_magic_function(_cell_magic(shell, Bridge(spark)), "cell", "penstock")  # type: ignore[arg-type]
+    shell.register_magic_function(_cell_magic(shell), "cell", "penstock")  # type: ignore[arg-type]
     engine, page = native_engine(), page_address()
     lines = [
         f"Penstock runs the queries of this Spark {spark.version} session"
@@ -56,13 +57,13 @@ def unload(shell: InteractiveShell) -> None:
     print("Spark runs all queries of this session itself.")  # noqa: T201 - the output of the magic
 
 
-def _cell_magic(shell: InteractiveShell, bridge: Bridge) -> Callable[[str, str], None]:
+def _cell_magic(shell: InteractiveShell) -> Callable[[str, str], None]:
     def penstock(line: str, cell: str) -> None:
         """Run a cell, then show the jobs that ran, their steps, and the reasons of their decisions."""
         from IPython.display import display
 
         del line
-        monitor = ActivityMonitor(bridge)
+        monitor = ActivityMonitor(Bridge(embedded_session()))  # the current session, as Spark may have been restarted
         result = shell.run_cell(cell, store_history=False)  # type: ignore[no-untyped-call]
         display(CellReport(monitor.activity()))  # type: ignore[no-untyped-call]
         error = result.error_before_exec or result.error_in_exec

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from penstock.integrations.activity import Activity, ActivityMonitor
 
-_REPORTS = pytest.StashKey[dict[str, "Activity"]]()
+_PROPERTY = "penstock"
+"""Name of the property of a test with the lines of its report."""
 _MONITOR = pytest.StashKey["ActivityMonitor"]()
 _NUMBERS = count(1)
 
@@ -29,11 +30,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--penstock-report", action="store_true", help="show for each test which queries ran, and how"
     )
     parser.addini("penstock_conf", "settings of the Spark session of tests, a KEY=VALUE in each line", "linelist", [])
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Prepare the report."""
-    config.stash[_REPORTS] = {}
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +47,7 @@ def penstock_application(
         "spark.sql.shuffle.partitions": "4",  # for queries that Spark runs itself
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
-    settings |= dict(line.split("=", 1) for line in request.config.getini("penstock_conf"))
+    settings |= dict(_setting(line) for line in request.config.getini("penstock_conf"))
     session = penstock.enable(embedded_session(settings.pop("spark.master", "local[2]"), settings))
     yield session
     session.stop()
@@ -68,12 +64,14 @@ def penstock_spark(penstock_application: SparkSession, request: pytest.FixtureRe
     session.sql(f"CREATE DATABASE {database}")
     session.sql(f"USE {database}")
     request.node.stash[_MONITOR] = monitor = ActivityMonitor(Bridge(session))
-    yield session
-    request.config.stash[_REPORTS][request.node.nodeid] = monitor.activity()
-    for query in session.streams.active:
-        query.stop()
-    session.catalog.clearCache()
-    session.sql(f"DROP DATABASE {database} CASCADE")
+    try:
+        yield session
+        request.node.user_properties.append((_PROPERTY, _report(monitor.activity())))  # also with xdist
+        for query in session.streams.active:
+            query.stop()
+    finally:
+        session.catalog.clearCache()
+        session.sql(f"DROP DATABASE {database} CASCADE")
 
 
 @pytest.fixture
@@ -89,11 +87,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not config.getoption("penstock_report"):
         return
     terminalreporter.section("queries of tests, by Penstock")
-    for test, activity in config.stash[_REPORTS].items():
-        terminalreporter.line(test)
-        for job in activity.jobs:
-            terminalreporter.line(f"  {job.name}: {job.summary}")
-            for decision in job.decision_lines():
-                terminalreporter.line(f"    {decision}")
-        if activity.note:
-            terminalreporter.line(f"  {activity.note}")
+    for report in [report for reports in terminalreporter.stats.values() for report in reports]:
+        lines = dict(getattr(report, "user_properties", ())).get(_PROPERTY)
+        if lines is not None and report.when == "teardown":
+            terminalreporter.line("\n".join([report.nodeid, *(f"  {line}" for line in lines)]))
+
+
+def _report(activity: Activity) -> list[str]:
+    """Return a line for each job, each of its decisions, and what Spark ran itself."""
+    lines = [line for job in activity.jobs for line in (f"{job.name}: {job.summary}", *_indented(job.decision_lines()))]
+    return [*lines, *filter(None, [activity.note])]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _setting(line: str) -> tuple[str, str]:
+    key, separator, value = line.partition("=")
+    if not separator:
+        raise pytest.UsageError(f"penstock_conf has the line {line!r}: write KEY=VALUE")
+    return key.strip(), value.strip()

@@ -143,9 +143,9 @@ class EngineChoice:
         if isinstance(engine_query, str):
             return _refused_choice(engine.name, engine_query)
         cores, task = jobs.cluster_cores(self._bridge), self._task_resources(engine)
-        refusal = _too_large_reason(engine_query, self._threshold, largest_single_task_input(task.threads, cores))
-        size = show_bytes(engine_query.size_in_bytes)
-        reason = f"{engine.name} computes its {size} faster with the {task.threads} cores of one executor"
+        limit = largest_single_task_input(task.threads, cores)
+        refusal = _too_large_reason(engine_query, self._threshold, limit)
+        reason = _single_task_reason(engine_query, task.threads, limit)
         return _refused_choice(engine.name, refusal) if refusal else NativeQuery(engine, engine_query, task, reason)
 
     def _small_query(self) -> NativeQuery | str:
@@ -202,6 +202,14 @@ def _too_large_reason(query: EngineQuery, threshold: int, limit: int | None) -> 
         size = show_bytes(query.size_in_bytes)
         return f"its {size} exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
     return ""
+
+
+def _single_task_reason(query: EngineQuery, threads: int, limit: int | None) -> str:
+    """Return why a single task should compute a query that is not small."""
+    if limit is None:
+        return f"one executor has all cores ({threads}), and a task that uses all of them needs no shuffle"
+    size = show_bytes(query.size_in_bytes)
+    return f"its {size} do not exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
 
 
 def _refused_choice(engine_name: str, reason: str) -> DraftChoice:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import NATIVE
-from penstock.connectors.core.scan import Scan
+from penstock.connectors.core.scan import Scan, Splitting
 from penstock.decisions.log import DecisionKind, Explanation
 from penstock.planner.draft import DraftChoice
 from penstock.spark.plans import catalyst
@@ -81,7 +81,7 @@ class NativeQuery(SparkQuery):
     """Why Spark computed the query instead; empty if it did not."""
 
     def __init__(self, engine: NativeEngine, query: EngineQuery, task: TaskResources, reason: str) -> None:
-        super().__init__(query.plan, f"{engine.name} computes it in one task")
+        super().__init__(query.plan, f"{engine.name} computes the query in one task, as {reason}")
         self.name = ", ".join(query.tables)
         self._engine = engine
         self._native = query
@@ -92,6 +92,10 @@ class NativeQuery(SparkQuery):
     def last_stage_may_fail(self) -> bool:
         """Whether the operators that Spark runs on the engine's rows may raise an error; False after a fallback."""
         return self._native.rest_may_fail and not self.fallback_reason  # a fallback has the same stages as plain Spark
+
+    def unchanged_splitting(self, reason: str) -> Splitting:  # noqa: ARG002
+        """Return the decision that a single task computes the query, so that Spark divides nothing."""
+        return Splitting(None, self.reason)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Run the engine's parts, and the operators above in Spark up to its last stage; return this stage as a leaf.
@@ -109,6 +113,7 @@ class NativeQuery(SparkQuery):
         reasons = self._native.rest_reasons
         rest = f"; Spark computes the rest ({', '.join(reasons)})" if reasons else ""
         verified = _VERIFY_NOTE.format(self._engine.name) if self._task.is_checked else ""
-        explanation = Explanation(f"one task of {self._engine.name} computes {self.name}{rest}{verified}", NATIVE.key)
+        sentence = f"one task of {self._engine.name} computes {self.name}, as {self._native_reason}{rest}{verified}"
+        explanation = Explanation(sentence, NATIVE.key)
         chosen, figures = single_task_choice(self._engine), {"bytes in": self._native.size_in_bytes}
         return DraftChoice(self.name, chosen, self._native_reason, DecisionKind.NATIVE, figures, lambda *_: explanation)

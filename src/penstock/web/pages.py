@@ -103,7 +103,7 @@ def job(
     `compared` is the latest run whose queries plain Spark ran as well, None without one.
     """
     steps, decisions = steps_of(record, now), record.decisions
-    timing = Timing.of(steps, record.seconds(now))
+    timing = Timing.of(steps, record.seconds_without_comparison(now))
     comparison = None if last is None else Comparison.of(last, record, now)
     comparison_page = "" if last is None else f"/ui/jobs/{record.id}/compare/{last.id}"
     displayed = displayed_decisions(decisions)
@@ -158,11 +158,11 @@ def _timeline(steps: Sequence[Step], timing: Timing) -> list[tuple[Step, bool, M
 
 def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[Summary]) -> str:
     """Return the page that compares two runs."""
-    total = max(before.seconds(now), after.seconds(now))
+    total = max(record.seconds_without_comparison(now) for record in (before, after))
     timelines = []  # both with the same length in seconds, and without idle intervals
     for record in (before, after):
         steps = steps_of(record, now)
-        timelines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical_path, ())))
+        timelines.append(_timeline(steps, Timing(total, Timing.of(steps, total).critical_path, ())))
     return _render(
         "compare.html",
         before=before,

@@ -77,6 +77,10 @@ class Scan(ABC):
         reason = f"{reason}: {self.reason}" if self.reason else reason
         return Splitting(possible, reason if possible == parallelism else f"{reason}; it can be split into {possible}")
 
+    def unchanged_splitting(self, reason: str) -> Splitting:
+        """Return the decision for a scan that Spark divides; `reason` says that it does, `Scan.reason` says why."""
+        return Splitting(None, f"{reason}: {self.reason}" if self.reason else reason)
+
     @abstractmethod
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the leaf of Spark's plan that reads the splits; `session` has `Splitting.settings`, None if empty."""

@@ -11,7 +11,6 @@ from penstock.base.threads import track_work
 from penstock.config.options import MAX_PARALLELISM
 from penstock.connectors.core.base import KeyFilter, ParallelismInferenceContext
 from penstock.connectors.core.coordinator import NOT_INFERRED
-from penstock.connectors.core.scan import Splitting
 from penstock.connectors.core.scan_parallelism import SourceBounds, choose_scan_parallelism, infers_parallelism
 from penstock.connectors.files.file_scan import FileScan
 
@@ -67,7 +66,7 @@ class SourceDecider:
         source = self._with_requested(node_id, requested)
         number, reason = self._choose(source, vertex, inferred)
         if number is None:
-            splitting = Splitting(None, f"{reason}: {source.scan.reason}" if source.scan.reason else reason)
+            splitting = source.scan.unchanged_splitting(reason)
         else:
             name = source.coordinator.name
             with track_work(f"asking {name} for its splits", name):

@@ -118,6 +118,13 @@ def cancel_all_jobs() -> None:
         context.cancelAllJobs()
 
 
+def turn_off_log() -> None:
+    """Turn off Spark's log in the driver of this process, if it has a context."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.setLogLevel("OFF")
+
+
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
     """Wait at most `seconds` until no task is running, as other tasks of a failed job may still run."""
     scheduler = bridge.spark.sparkContext._jsc.sc().taskScheduler()  # the status store is updated seconds later
