@@ -116,6 +116,16 @@ def test_a_wrong_option_of_the_session_is_an_error(served: SparkSession, key: st
     assert not RECENT[-1].decisions
 
 
+def test_spark_runs_queries_while_the_file_of_options_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("")
+    with penstock.enabled(spark, config=OFF, config_file=str(file)):
+        file.unlink()
+        assert sorted(grouped_by_third(spark, "id")) == [(0, 1683), (1, 1617), (2, 1650)]
+    (decision,) = [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
+    assert "penstock.toml" in decision.reason
+
+
 def test_an_error_of_a_plan_of_penstock_falls_back_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from penstock.entry.observer import record_of
 from penstock.history.summaries import Summary
 from penstock.scheduler.job import RECENT
+from penstock.spark.run import query_hook
 from penstock.web import pages
 from penstock.web.listing import JobListQuery, JobPageQuery
 
@@ -126,6 +127,26 @@ def test_rows_that_an_action_caches_are_a_job_with_another_name(served: SparkSes
     assert cached.where("k >= 0").count() == 3
     line = line_of('"k >= 0"')
     assert sorted(names()) == [f"cache for count at {line}", f"count at {line}"]
+
+
+def test_a_call_site_of_the_user_overrides_the_line(served: SparkSession) -> None:
+    served.sparkContext.setLocalProperty("callSite.short", "nightly load")
+    try:
+        grouped(served).count()
+    finally:
+        served.sparkContext.setLocalProperty("callSite.short", None)  # type: ignore[arg-type]
+    assert names() == ["nightly load"]
+
+
+def test_a_name_that_cannot_be_determined_does_not_fail_the_query(
+    served: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError("closed")
+
+    monkeypatch.setattr(query_hook, "waiting_call", fail)
+    assert not grouped(served).isEmpty()
+    assert len(names()) == 1
 
 
 def test_each_of_several_threads_names_its_job(served: SparkSession) -> None:

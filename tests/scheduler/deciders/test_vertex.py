@@ -318,6 +318,24 @@ def test_a_broadcast_side_is_no_input_of_an_exchange_behind_the_join() -> None:
     assert job.decide(3, {1: NOT_INFERRED}).setup.subpartitions == 40  # four for each 100 B of the 1,000 B of node 1
 
 
+@pytest.mark.parametrize(
+    ("edges", "options", "expected"),
+    [
+        ("1 #> 2", {}, 320),
+        ("1 #> 2", {"parallelism": {2: 3}}, None),
+        ("1 #> 2", {"config": {"execution.batch.adaptive.auto-parallelism.enabled": False}}, None),
+        ("1 1> 2", {}, None),
+    ],
+)
+def test_a_shuffle_with_the_partitions_of_plain_spark_is_recorded(
+    edges: str, options: dict[str, Any], expected: int | None
+) -> None:
+    job = Deciding(edges, results={1: EVEN}, **options)
+    job.decide(2)
+    (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.VERTEX_PARALLELISM]
+    assert decision.figures.get("bytes shuffled") == expected
+
+
 def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
     job.decide(3)

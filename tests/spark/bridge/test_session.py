@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.core import context
 
+from penstock.errors import SessionError
 from penstock.spark.bridge.jvm import Bridge
-from penstock.spark.bridge.session import SessionPool, broadcast_threshold
+from penstock.spark.bridge.session import SessionPool, broadcast_threshold, java_checked
 from penstock.spark.bridge.settings import read_settings
 
 if TYPE_CHECKING:
@@ -44,6 +47,29 @@ def test_the_threshold_for_broadcasts(
 ) -> None:
     bridge: Any = SimpleNamespace(spark=SimpleNamespace(conf=Conf(settings)))
     assert broadcast_threshold(bridge, at_run_time=at_run_time) == expected
+
+
+@pytest.mark.parametrize(
+    ("starts", "port", "expected"),
+    [(True, None, None), (False, None, SessionError), (False, "123", OSError)],
+    ids=["PySpark finds a Java", "no Java", "spark-submit has started the JVM"],
+)
+def test_pyspark_tries_to_start_a_jvm_before_java_is_checked(
+    monkeypatch: pytest.MonkeyPatch, starts: bool, port: str | None, expected: type[Exception] | None
+) -> None:
+    def launch_gateway() -> str:
+        if not starts:
+            raise OSError("the gateway has exited")
+        return "gateway"
+
+    monkeypatch.setattr(context, "launch_gateway", launch_gateway)
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    if port is not None:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", port)
+    with java_checked(), nullcontext() if expected is None else pytest.raises(expected):
+        assert context.launch_gateway() == "gateway"  # type: ignore[attr-defined]
+    assert context.launch_gateway is launch_gateway  # type: ignore[attr-defined]
 
 
 def test_a_pooled_session_is_reset_after_each_use(spark: SparkSession) -> None:
