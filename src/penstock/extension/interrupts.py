@@ -46,7 +46,7 @@ def handle_interrupts() -> None:
     is_pyspark = (getattr(handler, "__module__", None) or "").startswith("pyspark.")
     if threading.current_thread() is threading.main_thread() and is_pyspark:
         signal.signal(signal.SIGINT, _interrupt)
-        logging.getLogger().addFilter(_is_no_interrupt)
+        logging.root.addFilter(_is_no_interrupt)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
@@ -64,7 +64,7 @@ def interrupts_restored() -> Iterator[None]:
         is_main_thread = threading.current_thread() is threading.main_thread()
         if is_main_thread and previous is not None and signal.getsignal(signal.SIGINT) is _interrupt:
             signal.signal(signal.SIGINT, previous)
-            logging.getLogger().removeFilter(_is_no_interrupt)
+            logging.root.removeFilter(_is_no_interrupt)
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
