@@ -17,7 +17,7 @@ from tests.conftest import DATA
 from tests.support.paths import ROOT
 from tests.support.services import SHORT_LIVED_JAVA_OPTIONS
 
-_FILE = re.compile(r"^`([\w/]+\.\w+)`[^\n]*:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^`([\w/]+\.\w+)`[^\n]*:\n\n```(?!sh|text)\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 """A code block after a line that begins with the path of a file and ends with a colon."""
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SAMPLES = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
