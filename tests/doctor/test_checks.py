@@ -66,6 +66,12 @@ def test_equal_slow_tasks_are_no_skew(lengths: list[float], lost: float) -> None
     assert seconds(skew, application([stage(0, [task(0, 1, rows=1)] * 20 + slow)])) == lost
 
 
+def test_a_slow_task_after_slow_starts_is_skew() -> None:
+    """The first tasks start Python workers."""
+    rows = [task(0, 9, rows=1)] * 4 + [task(9, 10, rows=1)] * 20 + [task(10, 19, rows=1)]
+    assert seconds(skew, application([stage(0, rows)])) == 6.75
+
+
 def test_empty_partitions_are_not_the_median_of_skew() -> None:
     rows = [task(0, 0.1)] * 170 + [task(0, 5, rows=100, shuffle_bytes=MIB)] * 30
     assert seconds(skew, application([stage(0, rows)], cores=64)) == 0
@@ -364,6 +370,8 @@ def function(text: str) -> PlanNode:
         ),
         (actions(scan("a", "ReusedExchange"), scan("a", "ReusedExchange")), 0),
         (actions(function("[score(id#1)], [f#2]"), function("[score(id#1)], [f#2]")), 5.0),
+        (actions(function("[score(id#1)#2], [pythonUDF0#3]"), function("[score(id#1)#2], [pythonUDF0#4]")), 5.0),
+        (actions(function("[score(id#1)#2], [pythonUDF0#3]"), function("[score(id#1)#5], [pythonUDF0#3]")), 0),
         (actions(function("[score(id#1)], [f#2]"), function("[score(id#3)], [f#4]")), 0),  # perhaps other closures
         (actions(scan("a", "Window", text="Window [a#1]"), scan("a", "Window", text="Window [a#2]")), 5.0),
         (actions(scan("a", "Window", text="Window [a#1, ...]"), scan("a", "Window", text="Window [a#2, ...]")), 0),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import math
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.masking import mask
-from penstock.doctor.records import MAX_TEXT, Application, PlanNode, Query, Stage, TaskRow
+from penstock.doctor.fields import error_line, number, settings, text
+from penstock.doctor.records import Application, PlanNode, Query, Stage, TaskRow
 from penstock.errors import DoctorError
 
 if TYPE_CHECKING:
@@ -20,13 +17,9 @@ if TYPE_CHECKING:
 
 _MAX_PLANS = 5000
 """The most finished queries whose plans are retained: those that took longest. A stream may run for weeks."""
-_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-"""Characters that a terminal interprets or cannot show."""
 _CANCELLED = re.compile("cancell?ed", re.IGNORECASE)
 _NO_FAILURE = {"TaskKilled", "TaskCommitDenied"}
 """Reasons of tasks that end because another attempt was faster, or nobody needs them."""
-_ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b.*:")
-"""The line of a Python traceback that has the error."""
 _EXECUTION_ID = "spark.sql.execution.id"
 _DAMAGES = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """Errors of a damaged line, or of an event of another system."""
@@ -98,11 +91,11 @@ class LogReader:
         return application
 
     def _log_start(self, event: Event) -> None:
-        self.application.spark_version = _text(event.get("Spark Version", ""))
+        self.application.spark_version = text(event.get("Spark Version", ""))
 
     def _application_start(self, event: Event) -> None:
-        self.application.name = _text(event.get("App Name", ""))
-        self.application.id = _text(event.get("App ID", ""))
+        self.application.name = text(event.get("App Name", ""))
+        self.application.id = text(event.get("App ID", ""))
         self.application.started = self._time(event["Timestamp"])
 
     def _application_end(self, event: Event) -> None:
@@ -110,10 +103,10 @@ class LogReader:
 
     def _environment(self, event: Event) -> None:
         properties = event.get("Spark Properties", {})
-        self.application.settings = _settings(properties.items() if isinstance(properties, dict) else properties)
+        self.application.settings = settings(properties.items() if isinstance(properties, dict) else properties)
 
     def _executor_added(self, event: Event) -> None:
-        cores = max(int(_number(event["Executor Info"]["Total Cores"])), 1)
+        cores = max(int(number(event["Executor Info"]["Total Cores"])), 1)
         self.application.cores.append((self._time(event["Timestamp"]), cores))
         self._executor_cores[event["Executor ID"]] = cores
 
@@ -133,11 +126,11 @@ class LogReader:
     def _stage(self, event: Event) -> None:
         info = event["Stage Info"]
         stage = self._stage_record(int(info["Stage ID"]), int(info["Stage Attempt ID"]))
-        stage.name = _text(info.get("Stage Name", ""))
+        stage.name = text(info.get("Stage Name", ""))
         stage.task_count = int(info.get("Number of Tasks", 0))
         stage.started = self._time(info.get("Submission Time", 0)) or stage.started
         stage.ended = self._time(info.get("Completion Time", 0)) or stage.ended
-        failure = _error_line(info.get("Failure Reason") or "")
+        failure = error_line(info.get("Failure Reason") or "")
         stage.failure = "" if _CANCELLED.search(failure) else failure
 
     def _stage_record(self, stage_id: int, attempt: int) -> Stage:
@@ -160,23 +153,23 @@ class LogReader:
         killed = bool(info.get("Killed")) or reason.get("Reason") in _NO_FAILURE
         failed = bool(info.get("Failed")) and not killed
         if failed and not stage.failed_reason:
-            stage.failed_reason = _error_line(reason.get("Description") or reason.get("Reason") or "")
+            stage.failed_reason = error_line(reason.get("Description") or reason.get("Reason") or "")
         read, shuffle = metrics.get("Input Metrics") or {}, metrics.get("Shuffle Read Metrics") or {}
         stage.tasks.add(
             TaskRow(
                 launch=self._time(info["Launch Time"]),
                 finish=self._time(info["Finish Time"]),
-                run=_number(metrics.get("Executor Run Time")) / 1000,
-                gc=_number(metrics.get("JVM GC Time")) / 1000,
-                input_bytes=_number(read.get("Bytes Read")),
-                shuffle_bytes=_number(shuffle.get("Remote Bytes Read")) + _number(shuffle.get("Local Bytes Read")),
-                rows=_number(read.get("Records Read")) + _number(shuffle.get("Total Records Read")),
-                spilled=_number(metrics.get("Disk Bytes Spilled")),
-                spilled_memory=_number(metrics.get("Memory Bytes Spilled")),
-                result_bytes=_number(metrics.get("Result Size")),
+                run=number(metrics.get("Executor Run Time")) / 1000,
+                gc=number(metrics.get("JVM GC Time")) / 1000,
+                input_bytes=number(read.get("Bytes Read")),
+                shuffle_bytes=number(shuffle.get("Remote Bytes Read")) + number(shuffle.get("Local Bytes Read")),
+                rows=number(read.get("Records Read")) + number(shuffle.get("Total Records Read")),
+                spilled=number(metrics.get("Disk Bytes Spilled")),
+                spilled_memory=number(metrics.get("Memory Bytes Spilled")),
+                result_bytes=number(metrics.get("Result Size")),
                 failed=failed,
                 killed=killed,
-                partition=_number(info.get("Partition ID", info.get("Index"))),
+                partition=number(info.get("Partition ID", info.get("Index"))),
             )
         )
         query = self._query_of_stage.get(key[0])
@@ -192,11 +185,11 @@ class LogReader:
         query_id, root = int(event["executionId"]), event.get("rootExecutionId")
         self.application.queries[query_id] = Query(
             query_id,
-            description=_text(event.get("description", "")),
+            description=text(event.get("description", "")),
             started=self._time(event["time"]),
             plan=_plan(event["sparkPlanInfo"], query_id),
             root=None if root is None else int(root),
-            settings=_settings((event.get("modifiedConfigs") or {}).items()),
+            settings=settings((event.get("modifiedConfigs") or {}).items()),
         )
 
     def _plan_update(self, event: Event) -> None:
@@ -208,7 +201,7 @@ class LogReader:
         query = self.application.queries.get(int(event["executionId"]))
         if query is not None:
             query.ended = self._time(event["time"])
-            query.error = _error_line(event.get("errorMessage") or "")
+            query.error = error_line(event.get("errorMessage") or "")
             heapq.heappush(self._finished, (query.ended - query.started, query.id))
             if len(self._finished) > _MAX_PLANS:
                 self._drop_plan(heapq.heappop(self._finished)[1])
@@ -227,11 +220,11 @@ class LogReader:
     def _add_value(self, query: int, metric: int, value: object) -> None:
         """Add to an SQL metric of a query; a metric without a value is -1 or 0."""
         values = self.application.values.setdefault(query, {})
-        values[metric] = values.get(metric, 0.0) + max(_number(value), 0.0)
+        values[metric] = values.get(metric, 0.0) + max(number(value), 0.0)
 
     def _time(self, milliseconds: Any) -> float:
         """Convert milliseconds to seconds, and record the time as that of the latest event."""
-        seconds = _number(milliseconds) / 1000
+        seconds = number(milliseconds) / 1000
         self.application.last_event = max(self.application.last_event, seconds)
         return seconds
 
@@ -252,41 +245,12 @@ def _plan(info: dict[str, Any], query: int) -> PlanNode:
 def _plan_node(info: dict[str, Any], query: int) -> PlanNode:
     metadata = info.get("metadata") or {}
     return PlanNode(
-        _text(info["nodeName"]),
-        _text(info.get("simpleString", "")),
-        metrics={_text(metric["name"]): int(metric["accumulatorId"]) for metric in info.get("metrics") or ()},
-        metadata={key: _text(metadata[key]) for key in _METADATA if key in metadata},
+        text(info["nodeName"]),
+        text(info.get("simpleString", "")),
+        metrics={text(metric["name"]): int(metric["accumulatorId"]) for metric in info.get("metrics") or ()},
+        metadata={key: text(metadata[key]) for key in _METADATA if key in metadata},
         query=query,
     )
-
-
-@lru_cache(maxsize=1024)
-def _clean(text: str) -> str:
-    return sys.intern(_CONTROL_CHARACTERS.sub(" ", mask(text))[:MAX_TEXT])
-
-
-def _text(value: object) -> str:
-    """Return a text of the log without secrets and control characters; equal texts are the same object."""
-    return _clean(str(value))
-
-
-def _settings(pairs: Iterable[Any]) -> dict[str, str]:
-    return {_text(key): _text(value) for key, value in pairs}
-
-
-def _number(value: Any) -> float:
-    """Convert a number of the log; null is 0, and an infinite number raises an exception."""
-    number = float(value or 0)
-    if not math.isfinite(number):
-        raise ValueError(number)
-    return number
-
-
-def _error_line(text: object) -> str:
-    """Return the line of an error message or traceback that says most: the last with an error, else the first."""
-    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
-    error = next((line for line in reversed(lines) if _ERROR.match(line)), lines[0] if lines else "")
-    return _text(error)[:300]
 
 
 def read_application(files: LogFiles, progress: Callable[[int], None] | None = None) -> Application:

@@ -37,6 +37,8 @@ _AMBIGUOUS = re.compile(r"<lambda>|\bUDF\(|ExistingRDD|MicroBatch")
 
 So may Python functions, which have only a name, and texts whose end is missing.
 """
+_PYTHON_RESULT = re.compile(r"(?<=pythonUDF)\d+#\d+L?")
+"""The column of the result of a Python function: Spark numbers it again in every action."""
 _NUMBERS = re.compile(r"\[plan_id=\d+\]|\d+ metadata|batch id = \d+")
 
 
@@ -101,7 +103,9 @@ def _detail(node: PlanNode) -> str:
     if node.metadata.get("Location"):
         items = str(sorted(node.metadata.items()))
         return f"{items} {node.text}" if _is_cut(*node.metadata.values()) else items
-    if node.is_python or _AMBIGUOUS.search(node.text) or _is_cut(node.text):
+    if node.is_python:
+        return _PYTHON_RESULT.sub("", node.text)
+    if _AMBIGUOUS.search(node.text) or _is_cut(node.text):
         return node.text
     keys = _AGGREGATE_KEYS.search(node.plain_text)
     return keys[1] if keys and keys[1] != "[]" else _NUMBERS.sub("", node.plain_text)

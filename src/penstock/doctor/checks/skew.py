@@ -50,7 +50,7 @@ def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
         slow = slow_tasks(application, stage, timeline)
         if slow is None:
             continue
-        finish = np.concatenate([stage.tasks.ok("finish"), np.full(len(stage.running), application.last_event)])
+        finish = _finish(application, stage)
         lost = timeline.idle_seconds(float(finish[~slow].max()), float(finish.max()))
         yield _finding(application, stage, lost, slow)
 
@@ -58,8 +58,8 @@ def check(application: Application, timeline: Timeline) -> Iterator[Finding]:
 def slow_tasks(application: Application, stage: Stage, timeline: Timeline) -> np.ndarray | None:
     """Return which tasks of a stage are slow, those without an end last; None if no task is.
 
-    The median is that of the tasks with rows. Equal slow tasks that occupy all cores are no skew: their number of rows
-    is usual, and that of other tasks is small.
+    The median is that of the tasks with rows. If those that end last are equal and occupy all cores, it is no skew:
+    their number of rows is usual, and that of other tasks is small.
     """
     with_rows = tasks_with_rows(stage)
     if np.count_nonzero(with_rows) + len(stage.running) < _MIN_TASKS:
@@ -68,13 +68,21 @@ def slow_tasks(application: Application, stage: Stage, timeline: Timeline) -> np
     slow: np.ndarray = seconds > _FACTOR * float(np.median(stage.tasks.seconds[with_rows]))
     if not slow.any() or slow.all():
         return None
-    is_equal = seconds[slow].max() <= _EQUAL_FACTOR * float(np.median(seconds[slow]))
-    return None if is_equal and slow.sum() >= max(timeline.cores, _MIN_TASKS) else slow
+    finish = _finish(application, stage)
+    last = seconds[slow & (finish > finish[~slow].max())]
+    if len(last) >= max(timeline.cores, _MIN_TASKS) and last.max() <= _EQUAL_FACTOR * float(np.median(last)):
+        return None
+    return slow
 
 
 def _seconds(application: Application, stage: Stage) -> np.ndarray:
     """Return the durations of the successful tasks, and so far, those of tasks without an end."""
     return np.concatenate([stage.tasks.seconds, application.last_event - np.array(stage.running)])
+
+
+def _finish(application: Application, stage: Stage) -> np.ndarray:
+    """Return the times of the ends of the successful tasks, and the last event for tasks without an end."""
+    return np.concatenate([stage.tasks.ok("finish"), np.full(len(stage.running), application.last_event)])
 
 
 def _finding(application: Application, stage: Stage, lost: float, slow: np.ndarray) -> Finding:
