@@ -24,60 +24,57 @@ SMALL_DATA = {
     "execution.native": False,  # otherwise, DuckDB computes small queries in a single task
 }
 NO_BROADCAST = {"table.optimizer.join.broadcast-threshold": "-1"}
-SMALL_TASKS = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1 mb"}  # by default 16 MiB
 
 
-def few_tasks_for_few_rows(finished: OperatorsFinished, context: StrategyContext) -> bool:
-    """Let each task that reads an exchange process at least 250 000 rows."""
+def few_rows_per_task(finished: OperatorsFinished, context: StrategyContext) -> bool:
+    """Let each task that reads an exchange process at least 100 000 rows."""
     changed = False
     for node_id, result in finished.results.items():
         for edge in context.stream_graph.out_edges(node_id):
+            limit = max(1, (result.rows or 0) // 100_000)
             node = context.stream_graph.node(edge.target_id)
-            if edge.is_forward or result.rows is None or node.max_parallelism is not None:
+            if result.rows is None or edge.is_forward or (node.max_parallelism or limit + 1) <= limit:
                 continue
-            limit = max(1, result.rows // 250_000)
             request = StreamNodeUpdateRequest(node.id, max_parallelism=limit)
             reason = f"it reads {result.rows} rows"
-            changed |= context.change([request], DecisionKind.STRATEGY, node, f"at most {limit} tasks", reason)
+            changed |= context.change([request], DecisionKind.VERTEX_PARALLELISM, node, limit, reason)
     return changed
 
 
-def compare(query: Callable[[], DataFrame], environments: dict[str, Environment], kind: DecisionKind) -> None:
-    """Run a query on plain Spark and in environments; print its shuffles, and the decisions of a kind."""
-    for name, env in {"plain Spark": None, **environments}.items():
-        collect = DataFrame.collect if env is None else env.collect
-        run = measure(query().sparkSession, lambda collect=collect: collect(query()))
-        print(f"  {name}: {run.shuffled_mib:.2f} MiB shuffled, tasks of its stages {run.tasks}, {len(run.result)} rows")
-        for decision in env.last_job.decisions if env is not None else []:
-            if decision.kind is kind:
-                print(f"    {decision.displayed.sentence}")
+def compare(title: str, query: Callable[[], DataFrame], env: Environment, kind: DecisionKind) -> None:
+    """Run a query on plain Spark and with Penstock; print its shuffles, and the decisions of a kind."""
+    print(title)
+    plain = measure(env.spark, lambda: sorted(query().collect()))
+    job = measure(env.spark, lambda: sorted(env.collect(query())))
+    assert plain.result == job.result
+    for name, run in {"plain Spark": plain, "Penstock": job}.items():
+        print(f"  {name}: {run.shuffled_mib:.2f} MiB shuffled, tasks of its stages {run.tasks}")
+    for decision in env.last_job.decisions:
+        if decision.kind is kind:
+            print(f"    {decision.displayed.sentence}")
 
 
 def main() -> None:
     spark = start_spark()
-
-    def penstock(*strategies: Callable[..., bool], **options: str) -> Environment:
-        return Environment(spark, config=SMALL_DATA | options, strategies=strategies, progress=False)
-
     with TemporaryDirectory() as folder:
-        columns = ["id", "pmod(hash(id), 200000) AS product", "pmod(hash(id, 1), 1000) AS price"]
-        spark.range(1_000_000).selectExpr(*columns).write.parquet(f"{folder}/sales")
-        spark.range(200_000).selectExpr("id AS product", "sha1(string(id)) AS name").write.parquet(f"{folder}/products")
-        sales, products = spark.read.parquet(f"{folder}/sales"), spark.read.parquet(f"{folder}/products")
+        sales = ["id", "pmod(hash(id), 200000) AS product", "pmod(hash(id, 1), 1000) AS price"]
+        spark.range(2_000_000).selectExpr(*sales).write.parquet(f"{folder}/sales")
+        products = ["id AS product", "sha1(string(id)) AS name", "sha2(string(id), 512) AS description"]
+        spark.range(200_000).selectExpr(*products).write.parquet(f"{folder}/products")
 
         def revenue() -> DataFrame:
-            return sales.join(products.where("name LIKE '00%'"), "product").groupBy("name").agg(F.sum("price"))
+            chosen = spark.read.parquet(f"{folder}/products").where("name LIKE '00%'")
+            joined = spark.read.parquet(f"{folder}/sales").join(chosen, "product")
+            return joined.groupBy("name").agg(F.sum("price").alias("revenue"))
 
-        def products_per_price() -> DataFrame:
-            return sales.groupBy("price").agg(F.countDistinct("product"))
+        def prices() -> DataFrame:
+            return spark.read.parquet(f"{folder}/sales").groupBy("price", "product").count().groupBy("price").count()
 
-        print("1. A side turns out to be small")
-        compare(revenue, {"Penstock": penstock()}, DecisionKind.BROADCAST)
-        print("2. The same without broadcasts")
-        compare(revenue, {"Penstock": penstock(**NO_BROADCAST)}, DecisionKind.DYNAMIC_FILTER)
-        print("3. A strategy of your own")
-        strategy = {"Penstock": penstock(**SMALL_TASKS), "with it": penstock(few_tasks_for_few_rows, **SMALL_TASKS)}
-        compare(products_per_price, strategy, DecisionKind.STRATEGY)
+        compare("1. A side is broadcast", revenue, Environment(spark, config=SMALL_DATA), DecisionKind.BROADCAST)
+        no_broadcast = Environment(spark, config=SMALL_DATA | NO_BROADCAST)
+        compare("2. A side filters the other", revenue, no_broadcast, DecisionKind.DYNAMIC_FILTER)
+        custom = Environment(spark, config=SMALL_DATA, strategies=[few_rows_per_task])
+        compare("3. A strategy of your own", prices, custom, DecisionKind.VERTEX_PARALLELISM)
     spark.stop()
 
 
