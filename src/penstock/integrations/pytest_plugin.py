@@ -1,6 +1,7 @@
 """The plugin of pytest: a Spark session that Penstock serves, shared by all tests and isolated for each.
 
-pytest loads it in every project of an environment with Penstock, so it imports Spark only for tests that use it.
+A project names it in its ``conftest.py``. There is no entry point: pytest would then rewrite the assertions of all of
+Penstock, and functions that Spark pickles would refer to pytest.
 """
 
 from __future__ import annotations
