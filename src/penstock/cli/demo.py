@@ -109,13 +109,13 @@ def _progress(text: str, *, newline: bool = True) -> None:
 
 def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, Path]) -> None:
     size = show_bytes(sum(file.stat().st_size for file in tables.values()))
-    limit = WHOLE_QUERY_THRESHOLD.default
+    limit = WHOLE_QUERY_THRESHOLD.format(WHOLE_QUERY_THRESHOLD.default)
     output.note(
         f"\nSpark {spark.version} and Penstock ran in the same session, {spark.sparkContext.master} with Spark's "
         f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
         f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
         "finished stages in the last run.\n"
-        f"Penstock without DuckDB leaves a query to Spark if its tables are below {show_bytes(limit)}; the demo's "
+        f"Penstock without DuckDB leaves a query to Spark if its tables are below {limit}; the demo's "
         "default tables\nare just above.\n"
     )
 
