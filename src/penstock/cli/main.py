@@ -87,7 +87,7 @@ def main() -> None:
 
     \b
     Examples:
-      penstock demo                 run a pipeline on public data
+      penstock demo                 compare Penstock with plain Spark
       penstock run job.py           run any PySpark program, and see what was decided
       penstock verify job.py        compare its rows and times with plain Spark
 
