@@ -35,7 +35,7 @@ class Decider:
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> Any:
         self.steps.append(("decide", vertex.id, dict(inferred)))
-        return SimpleNamespace(parallelism=6, reason="16 MiB each", bytes_in=96, setup=SETUP)
+        return SimpleNamespace(parallelism=6, reason="16 MiB each", bytes_in=96, python_functions=(), setup=SETUP)
 
     def compare(self, vertex: JobVertex) -> None:
         """Compare nothing: there is no estimate."""

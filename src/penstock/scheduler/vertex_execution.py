@@ -55,8 +55,12 @@ class VertexExecution:
         if vertex.tail_id in self._context.plan.sink_stages or self._runner.sinks.skip_report(vertex) is not None:
             return VertexSetup()  # the vertex reads no rows
         decided = self._decider.decide(execution.vertex, inferred)
-        figures = {"parallelism": decided.parallelism, "reason": decided.reason, "bytes_in": decided.bytes_in}
-        execution.record(**figures, python_functions=decided.python_functions)
+        execution.record(
+            parallelism=decided.parallelism,
+            reason=decided.reason,
+            bytes_in=decided.bytes_in,
+            python_functions=decided.python_functions,
+        )
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:
