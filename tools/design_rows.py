@@ -96,7 +96,8 @@ def source_path(location: str) -> Path:
     return ROOT / location if location.startswith(("tests/", "bench/")) else ROOT / "src" / "penstock" / location
 
 
-def _cells(line: str) -> list[str]:
+def cells(line: str) -> list[str]:
+    """Return the cells of a row of a Markdown table."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
@@ -104,7 +105,7 @@ def tables(text: str) -> dict[str, list[Row]]:
     """Return the rows below each second-level heading."""
     rows: dict[str, list[Row]] = {}
     for section in text.split("\n## ")[1:]:
-        lines = [_cells(line) for line in section.splitlines() if line.startswith("|")]
+        lines = [cells(line) for line in section.splitlines() if line.startswith("|")]
         if lines and lines[0] == HEAD:
             rows[section.partition("\n")[0]] = [Row(*line) for line in lines[2:]]
     return rows

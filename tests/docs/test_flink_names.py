@@ -8,8 +8,8 @@ from importlib import import_module
 import pytest
 
 from penstock.config import OPTIONS
-from tests.docs.test_designs import QUOTED, cells
 from tests.support.paths import ROOT
+from tools.design_rows import QUOTED, cells
 
 PAGE = (ROOT / "docs" / "reference" / "flink-names.md").read_text()
 KEYS = {key: option.key for option in OPTIONS for key in (option.key, *option.aliases)}
