@@ -50,7 +50,7 @@ def handle_interrupts() -> None:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Whether a log record is not the traceback of an interrupted call, which the client of the JVM logs as an error."""
+    """Whether a record is not the traceback of an interrupted call, which the client of the JVM logs as an error."""
     return record.msg != "KeyboardInterrupt while sending command."
 
 
