@@ -69,10 +69,12 @@ docs: $(STAMP)  ## Update the generated parts of the docs, with the figures from
 docs-site: $(STAMP)  ## Build the docs as a site with search in build/site (VERSION=v1.2.0 builds it beside other versions).
 	@$(BIN)/python tools/docs_site.py build/site --version '$(VERSION)'
 
-bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
+bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, without and with DuckDB (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
-	@$(BIN)/python bench/compare.py --data $(DATA)/tpch-$(SCALE) --rounds $(ROUNDS)
-	@$(BIN)/python bench/compare.py --data $(DATA)/tpcds-$(SCALE) --rounds $(ROUNDS)
+	@for tables in tpch tpcds; do \
+	  $(BIN)/python bench/compare.py --data $(DATA)/$$tables-$(SCALE) --rounds $(ROUNDS) --option execution.native=false && \
+	  $(BIN)/python bench/compare.py --data $(DATA)/$$tables-$(SCALE) --rounds $(ROUNDS) --output bench/results/native || exit 1; \
+	done
 	@$(BIN)/python tools/make_docs.py
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
