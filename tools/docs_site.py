@@ -109,6 +109,7 @@ def settings(site: str, version: str) -> dict[str, Any]:
         "html_theme": "pydata_sphinx_theme",
         "html_theme_options": theme,
         "html_copy_source": False,
+        "suppress_warnings": ["misc.highlighting_failure"],  # templates in SQL blocks
     }
 
 

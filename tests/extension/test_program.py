@@ -49,7 +49,7 @@ def test_penstock_run_runs_any_program_and_reports_its_queries(program: Path) ->
     assert ROWS in done.stderr
     queries = json.loads(done.stdout)["queries"]
     (query,) = queries["ran"]
-    assert (query["name"], query["state"]) == (f"collect at {program}:7", "FINISHED")
+    assert (query["name"], query["state"]) == (f"collect at {program.name}:7", "FINISHED")
     assert query["vertices"] >= 2
     assert queries["planned"]["taken"] == 1
 
