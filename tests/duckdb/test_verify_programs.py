@@ -85,12 +85,12 @@ QUERIES = [
     ("count", "native", 1),
     ("toPandas", "Penstock", 5),
     ("count", "Penstock", 1),
-    ("count", "Penstock", 35),
+    ("cache", "Penstock", 35),
     ("collect", "Penstock", 7),
-    ("parquet", "native", 5),
-    ("csv", "Penstock", 15),
-    ("saveAsTable", "Penstock", 5),
-    ("insertInto", "native", 5),
+    ("write.parquet", "native", 5),
+    ("write.csv", "Penstock", 15),
+    ("write.saveAsTable", "Penstock", 5),
+    ("write.insertInto", "native", 5),
     ("foreach", "Penstock", 7),
 ]
 BROKEN_ENGINE = """
@@ -177,7 +177,7 @@ def test_query_with_a_lost_row_is_reported(verify: Callable[..., Any]) -> None:
     lost = [line for line in done.stdout.splitlines() if ": different: " in line]
     assert lost[0].startswith("collect at ")
     assert "rows: different: 4 rows, plain Spark returns 5" in lost[0]
-    assert any(line.startswith("parquet at job.py:") for line in lost), done.stdout + done.stderr
+    assert any(line.startswith("write.parquet at job.py:") for line in lost), done.stdout + done.stderr
     assert re.search(r"more often on Spark: .*team=team \d", done.stdout), "which team is lost depends on the order"
 
 
