@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 
 
 JOB = TESTS / "jobs" / "rebalance.py"
-QUICK = (
+QUICK = ("slow reader",)
+THOROUGH = (
     "rebalance, more readers than writers",
     "rescale 2 to 6",
-    "slow reader",
     "job",
     "behind an aggregate",
     "compared consumers",
+    "exit",
+    "driver out of reach",
+    "many splits",
 )
-THOROUGH = ("exit", "driver out of reach", "many splits")
 SLOW = (
     "rebalance, plain",
     "rebalance, empty partitions",
@@ -97,7 +99,6 @@ def clustered(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local-cluster[2,2,1024]", tmp_path_factory.mktemp("cluster"), CLUSTER)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", QUICK)
 def test_exact(quick: Any, name: str) -> None:
     assert quick[name]["same"], quick[name]
@@ -185,9 +186,10 @@ def test_the_slow_consumer_gets_less(quick: Any) -> None:
     assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
 
 
-def test_the_requested_number_of_consumers(quick: Any) -> None:
-    assert quick["rebalance, more readers than writers"]["readers"] == 6
-    assert quick["rescale 2 to 6"]["readers"] == 6
+@pytest.mark.thorough
+def test_the_requested_number_of_consumers(thorough: Any) -> None:
+    assert thorough["rebalance, more readers than writers"]["readers"] == 6
+    assert thorough["rescale 2 to 6"]["readers"] == 6
 
 
 @pytest.mark.thorough
@@ -198,18 +200,21 @@ def test_files_with_many_splits_are_read_by_as_many_tasks_as_can_run(thorough: A
     assert thorough["many splits"]["decided rows"] == 300_000  # only of the second job
 
 
-def test_the_output_of_an_aggregate_is_not_shuffled_again(quick: Any) -> None:
-    assert quick["behind an aggregate"]["vertices"] == [2, 2]
+@pytest.mark.thorough
+def test_the_output_of_an_aggregate_is_not_shuffled_again(thorough: Any) -> None:
+    assert thorough["behind an aggregate"]["vertices"] == [2, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "expected"), [("default", 4), ("option", 3), ("argument", 2)])
-def test_running_writers_compare_as_many_consumers_as_set(quick: Any, name: str, expected: int) -> None:
-    assert quick["compared consumers"][name] == [expected], quick["compared consumers"]
+def test_running_writers_compare_as_many_consumers_as_set(thorough: Any, name: str, expected: int) -> None:
+    assert thorough["compared consumers"][name] == [expected], thorough["compared consumers"]
 
 
-def test_a_job_records_the_rows_of_each_consumer(quick: Any) -> None:
-    assert "REBALANCE(least loaded of 4)" in quick["job"]["edges"]
-    decisions = quick["job"]["decisions"]
+@pytest.mark.thorough
+def test_a_job_records_the_rows_of_each_consumer(thorough: Any) -> None:
+    assert "REBALANCE(least loaded of 4)" in thorough["job"]["edges"]
+    decisions = thorough["job"]["decisions"]
     assert sum(decision["figures"]["rows"] for decision in decisions) == 20_000
     assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= decisions[0]["figures"].keys()
 

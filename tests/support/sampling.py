@@ -3,34 +3,25 @@
 It contains all tests that are not marked ``thorough`` (`make test-thorough`) or ``slow`` (`make test-full`). In a
 parametrized test with the Spark session, all unmarked cases except `SAMPLE` become ``thorough``; ``@pytest.mark.sample(n)``
 sets another number of quick cases, also for tests without the session. A hash of the name selects the cases, so that a new case does not change the
-selection of the others. Cases cited in docs/reference/designs.md stay quick. Tests marked ``alone`` become ``thorough``.
+selection of the others. Tests marked ``alone`` become ``thorough``.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from tests.support.paths import ROOT
-from tools.design_rows import cases_of
-
 if TYPE_CHECKING:
     import pytest
 
-DESIGNS = ROOT / "docs" / "reference" / "designs.md"
 SAMPLE = 1
 """Number of quick cases of a test with the Spark session; each takes about a second."""
 
 
 def mark_thorough(items: Iterable[pytest.Item]) -> None:
     """Mark the cases outside the sample of their test as thorough."""
-    items = list(items)
-    nodes = [item.nodeid for item in items]
-    citations = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
-    cited = {name for citation in citations for name in cases_of(citation, nodes)}
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("alone") is not None:
@@ -39,8 +30,7 @@ def mark_thorough(items: Iterable[pytest.Item]) -> None:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for item in sorted(cases, key=_name_hash)[_quick_cases(cases[0]) :]:
-            if item.nodeid not in cited:
-                item.add_marker("thorough")
+            item.add_marker("thorough")
 
 
 def _quick_cases(item: pytest.Item) -> int | None:

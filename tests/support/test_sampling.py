@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import sampling
 from tests.support.sampling import SAMPLE, mark_thorough
 
 
@@ -61,16 +59,3 @@ def test_a_new_case_replaces_at_most_a_single_case() -> None:
     after = quick(cases("t", 31, "spark"))
     assert len({*before} - {*after}) <= 1
     assert before != [f"t[{number}]" for number in range(SAMPLE)], "the first cases are often similar"
-
-
-def test_cited_cases_stay_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "designs.md"
-    monkeypatch.setattr(sampling, "DESIGNS", page)
-    items = [Item(f"tests/t.py::test_x[case {number}-1]", ("spark",)) for number in range(30)]
-    page.write_text("")
-    (sampled,) = quick(items)
-    cited = "tests/t.py::test_x[case 7-1]"
-    assert cited != sampled
-    page.write_text("| it works | `tests/t.py::test_x[case 7]` |")
-    items = [Item(item.nodeid, ("spark",)) for item in items]
-    assert set(quick(items)) == {sampled, cited}
