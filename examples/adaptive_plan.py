@@ -24,14 +24,15 @@ SMALL_DATA = {
     "execution.native": False,  # otherwise, DuckDB computes small queries in a single task
 }
 NO_BROADCAST = {"table.optimizer.join.broadcast-threshold": "-1"}
+SMALL_TASKS = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1 mb"}  # by default 16 MiB
 
 
 def few_rows_per_task(finished: OperatorsFinished, context: StrategyContext) -> bool:
-    """Let each task that reads an exchange process at least 100 000 rows."""
+    """Let each task that reads an exchange process at least 500 000 rows."""
     changed = False
     for node_id, result in finished.results.items():
         for edge in context.stream_graph.out_edges(node_id):
-            limit = max(1, (result.rows or 0) // 100_000)
+            limit = max(1, (result.rows or 0) // 500_000)
             node = context.stream_graph.node(edge.target_id)
             if result.rows is None or edge.is_forward or (node.max_parallelism or limit + 1) <= limit:
                 continue
@@ -41,17 +42,18 @@ def few_rows_per_task(finished: OperatorsFinished, context: StrategyContext) -> 
     return changed
 
 
-def compare(title: str, query: Callable[[], DataFrame], env: Environment, kind: DecisionKind) -> None:
-    """Run a query on plain Spark and with Penstock; print its shuffles, and the decisions of a kind."""
-    print(title)
-    plain = measure(env.spark, lambda: sorted(query().collect()))
-    job = measure(env.spark, lambda: sorted(env.collect(query())))
-    assert plain.result == job.result
-    for name, run in {"plain Spark": plain, "Penstock": job}.items():
+def compare(query: Callable[[], DataFrame], environments: dict[str, Environment], kind: DecisionKind) -> None:
+    """Run a query on plain Spark and in environments; print its shuffles, and the decisions of a kind."""
+    spark = query().sparkSession
+    plain = measure(spark, lambda: sorted(query().collect()))
+    print(f"  plain Spark: {plain.shuffled_mib:.2f} MiB shuffled, tasks of its stages {plain.tasks}")
+    for name, env in environments.items():
+        run = measure(spark, lambda env=env: sorted(env.collect(query())))
+        assert run.result == plain.result
         print(f"  {name}: {run.shuffled_mib:.2f} MiB shuffled, tasks of its stages {run.tasks}")
-    for decision in env.last_job.decisions:
-        if decision.kind is kind:
-            print(f"    {decision.displayed.sentence}")
+        for decision in env.last_job.decisions:
+            if decision.kind is kind:
+                print(f"    {decision.displayed.sentence}")
 
 
 def main() -> None:
@@ -70,11 +72,16 @@ def main() -> None:
         def prices() -> DataFrame:
             return spark.read.parquet(f"{folder}/sales").groupBy("price", "product").count().groupBy("price").count()
 
-        compare("1. A side is broadcast", revenue, Environment(spark, config=SMALL_DATA), DecisionKind.BROADCAST)
-        no_broadcast = Environment(spark, config=SMALL_DATA | NO_BROADCAST)
-        compare("2. A side filters the other", revenue, no_broadcast, DecisionKind.DYNAMIC_FILTER)
-        custom = Environment(spark, config=SMALL_DATA, strategies=[few_rows_per_task])
-        compare("3. A strategy of your own", prices, custom, DecisionKind.VERTEX_PARALLELISM)
+        def penstock(*strategies: Callable[..., bool], **options: str) -> Environment:
+            return Environment(spark, config=SMALL_DATA | options, strategies=strategies)
+
+        print("1. A side is broadcast")
+        compare(revenue, {"Penstock": penstock()}, DecisionKind.BROADCAST)
+        print("2. A side filters the other")
+        compare(revenue, {"Penstock": penstock(**NO_BROADCAST)}, DecisionKind.DYNAMIC_FILTER)
+        print("3. A strategy of your own")
+        with_strategy = {"Penstock": penstock(**SMALL_TASKS), "with it": penstock(few_rows_per_task, **SMALL_TASKS)}
+        compare(prices, with_strategy, DecisionKind.VERTEX_PARALLELISM)
     spark.stop()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from measure import Run, measure, start_spark
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 import penstock
 from penstock import Environment
@@ -38,18 +39,22 @@ SCHEMA = "consumer long, rows long"
 def main() -> None:
     spark = start_spark(cores=CONSUMERS)
     documents = spark.range(0, ROWS, 1, CONSUMERS)
-    program = documents.repartition(CONSUMERS).mapInArrow(score, SCHEMA)
-
-    # A call makes its own exchange adaptive.
-    balanced = penstock.rebalance(documents, CONSUMERS, adaptive=True).map_in_arrow(score, SCHEMA)
     # The option does it for a program that is not changed at all.
     option = {"taskmanager.network.adaptive-partitioner.enabled": True}
     configured = Environment(spark, config=option, progress=False)
 
+    # Each call makes a new DataFrame: a DataFrame that has run already would reuse its shuffle files.
+    def program() -> DataFrame:
+        return documents.repartition(CONSUMERS).mapInArrow(score, SCHEMA)
+
+    def balanced() -> DataFrame:
+        """A call makes its own exchange adaptive."""
+        return penstock.rebalance(documents, CONSUMERS, adaptive=True).map_in_arrow(score, SCHEMA)
+
     calls = {
-        "plain Spark, repartition(4)  ": program.collect,
-        "penstock.rebalance           ": balanced.collect,
-        "repartition(4) with an option": lambda: configured.collect(program),
+        "plain Spark, repartition(4)  ": lambda: program().collect(),
+        "penstock.rebalance           ": lambda: balanced().collect(),
+        "repartition(4) with an option": lambda: configured.collect(program()),
     }
     for call in calls.values():
         call()  # not measured: the first jobs start Spark's Python processes, one for each task

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from tools.fault_programs import FAULTS, HEALTHY, Program
 
-SMALL_FILES = 1500
+SMALL_FILES = 3000
 ORDERS = 3_000_000
 CODECS = ("zstd", "lz4", "snappy", "")
 """The compression of the logs, by turns; rolling logs and single files alternate too."""
