@@ -47,8 +47,7 @@ def main() -> None:
     def program() -> DataFrame:
         return documents.repartition(CONSUMERS).mapInArrow(score, SCHEMA)
 
-    def balanced() -> DataFrame:
-        """A call makes its own exchange adaptive."""
+    def balanced() -> DataFrame:  # the argument makes this exchange adaptive, without the option
         return penstock.rebalance(documents, CONSUMERS, adaptive=True).map_in_arrow(score, SCHEMA)
 
     calls = {
