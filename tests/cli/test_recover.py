@@ -89,6 +89,7 @@ def counted(spark: SparkSession, targets: Any) -> Any:
     return stop.seen
 
 
+@pytest.mark.thorough
 def test_leftovers_of_jobs_that_died_before_their_commit(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     target = Files(template, tmp_path / "a", "overwrite", "plain", exists=True, token=None)
 
@@ -103,6 +104,7 @@ def test_leftovers_of_jobs_that_died_before_their_commit(spark: SparkSession, te
     assert target.rows() == target.old
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_journal_of_another_user_requires_trust(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     target = Files(template, tmp_path / "a", "append", "plain", exists=True, token=None)

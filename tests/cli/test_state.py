@@ -43,6 +43,7 @@ def test_inspect(checkpoint: Any) -> None:
     assert sum(inspection["stores"][0]["rows"]) == 200
 
 
+@pytest.mark.thorough
 def test_rescale_and_prune(checkpoint: Any) -> None:
     code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
     assert json.loads(output)["plan"]["change"] == "merge"

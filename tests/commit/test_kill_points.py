@@ -253,6 +253,7 @@ def test_pairs_without_a_jvm(
     try_kill_points(spark, make, counts, " + ".join(pair), 1 if {"kafka append", "kafka parts"} & set(pair) else 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("case", "token"),
     [

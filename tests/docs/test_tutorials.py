@@ -138,6 +138,7 @@ def test_the_sink_of_the_tutorial_writes_new_folders_only(spark: SparkSession, t
         run("\n".join(line for line in use.splitlines() if "rmtree" not in line), module)
 
 
+@pytest.mark.thorough
 def test_the_page_on_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     """Run its code for a running and a stopped query, from 4 to 16 key groups."""
     query_run = stopped("counts updated")

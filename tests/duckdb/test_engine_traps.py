@@ -150,6 +150,7 @@ def test_duckdb_computes_only_the_listed_expressions(spark: SparkSession) -> Non
     assert native == TRAPS["native"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_values_and_nulls(
     spark: SparkSession, mode: bool, computed: Computed, folder: Path, tmp_path: Path, way: str

@@ -48,7 +48,7 @@ def test_a_seed_determines_the_pipeline() -> None:
         assert [generate(seed) for seed in range(50)] == [generate(seed) for seed in range(50)]
 
 
-@pytest.mark.long("a search takes its time")
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["pipelines", pytest.param("native", marks=pytest.mark.duckdb)])
 def test_new_pipelines_have_the_outcome_of_spark(capsys: pytest.CaptureFixture[str], family: str) -> None:
     """The seed is printed; `python -m tests.generated --seed N --count 1` reruns a pipeline."""

@@ -116,6 +116,7 @@ def test_a_join_before_broadcast_joins_becomes_a_broadcast_join(
     assert vertex.name.count("Join") == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("groups", "early"),
     [

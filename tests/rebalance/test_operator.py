@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 JOB = TESTS / "jobs" / "rebalance.py"
-QUICK = ("slow reader",)
 THOROUGH = (
+    "slow reader",
     "rebalance, more readers than writers",
     "rescale 2 to 6",
     "job",
@@ -80,11 +80,6 @@ def run(master: Any, folder: Path, cases: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run("local[8]", tmp_path_factory.mktemp("quick"), QUICK)
-
-
-@pytest.fixture(scope="module")
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local[8]", tmp_path_factory.mktemp("thorough"), THOROUGH)
 
@@ -99,14 +94,9 @@ def clustered(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local-cluster[2,2,1024]", tmp_path_factory.mktemp("cluster"), CLUSTER)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_exact(quick: Any, name: str) -> None:
-    assert quick[name]["same"], quick[name]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", THOROUGH)
-def test_exact_in_longer_cases(thorough: Any, name: str) -> None:
+def test_exact(thorough: Any, name: str) -> None:
     assert thorough[name]["same"], thorough[name]
 
 
@@ -182,8 +172,9 @@ def test_executors_are_awaited_only_once(spark: SparkSession, monkeypatch: pytes
     assert durations[1] < 0.3
 
 
-def test_the_slow_consumer_gets_less(quick: Any) -> None:
-    assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
+@pytest.mark.thorough
+def test_the_slow_consumer_gets_less(thorough: Any) -> None:
+    assert thorough["slow reader"]["slow"] * 4 < thorough["slow reader"]["fast"]
 
 
 @pytest.mark.thorough

@@ -27,9 +27,7 @@ def test_last(): pass
 """
 
 
-@pytest.mark.long("starts pytest with a worker, whose imports are slow beside other tests")
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("first", "now", "passed", "skipped"),
     [

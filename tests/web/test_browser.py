@@ -92,7 +92,7 @@ def start(env: Environment, df: DataFrame, name: Any, tmp_path: Path) -> Any:
     return env.execute_async(name)
 
 
-@pytest.mark.long("a real job, followed in a browser")
+@pytest.mark.thorough
 def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 6), "revenue by team", tmp_path)
     page.get_by_role("link", name="revenue by team").click()

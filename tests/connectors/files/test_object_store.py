@@ -64,6 +64,7 @@ def test_each_row_is_read_once_in_splits_of_similar_size(
     assert any(stage.tasks == source.parallelism for stage in stages(spark, env.last_job, folder))
 
 
+@pytest.mark.thorough
 def test_partition_values_are_columns_and_prune_files(make_env: Callable[..., Environment], bucket: Any) -> None:
     env = make_env(**VOLUME)
     df = env.read(ObjectStoreSource("s3://bucket/small", bucket.options))

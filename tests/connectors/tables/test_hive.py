@@ -15,6 +15,7 @@ import pytest
 from tests.support.paths import TESTS
 
 JOB = TESTS / "jobs" / "hive_tables.py"
+pytestmark = pytest.mark.thorough
 # name: range of tasks, fragment of the reason
 EXPECTED = {
     "text": (range(6, 17), "8 partitions"),
@@ -67,7 +68,6 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return json.loads(line.removeprefix("RESULT "))
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scans_of_hive_tables_have_the_expected_parallelism(results: Any, name: str) -> None:
     result, (tasks, reason) = results[name], EXPECTED[name]
@@ -85,7 +85,6 @@ def test_an_empty_table_gives_a_row_of_a_global_aggregate(results: Any) -> None:
     assert results["text, empty"]["rows"] == 1
 
 
-@pytest.mark.thorough
 def test_pruned_partitions_are_not_read(results: Any) -> None:
     for kind in ("text", "parquet"):
         unpruned = results["text, few large tasks" if kind == "text" else "parquet"]["bytes"]

@@ -60,6 +60,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
     return SimpleNamespace(**read | {"few": read["few"].where("w = 3")})
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("mode", MODES)
 def test_jvm_objects_stay_in_the_spark_package(
