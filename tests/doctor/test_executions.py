@@ -121,6 +121,13 @@ def task_start(stage: int, task: int, launch: int) -> dict[str, Any]:
     return {"Event": "SparkListenerTaskStart", "Stage ID": stage, "Stage Attempt ID": 0, "Task Info": info}
 
 
+@pytest.mark.parametrize(("name", "is_noted"), [("Penstock", True), ("Scan parquet", False)])
+def test_queries_that_penstock_ran_are_noted(tmp_path: Path, name: str, *, is_noted: bool) -> None:
+    events = [*execution(1, plan(name, 9), 0), task_end(0, 1000, 2000, (5, 1)), query_end(1, 9000)]
+    notes = " ".join(diagnose(log(tmp_path, events)).facts.notes)
+    assert ("Penstock ran queries of this application." in notes) is is_noted
+
+
 STARTS = [*execution(1, SCAN, 0), task_start(0, 1, 1000), task_start(0, 2, 2000)]
 ENDS = [task_end(0, 1000, 3000, **{"Task ID": 1}), query_end(1, 9000)]
 

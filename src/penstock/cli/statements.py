@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from penstock.errors import PenstockError
 from penstock.spark.errors import translate_errors
 
@@ -48,6 +50,8 @@ class SqlSession:
 
     def __init__(self, thread: SparkThread, tables: Iterable[tuple[str, str]] = ()) -> None:
         self._thread = thread
+        if sys.stderr.isatty():
+            click.echo("Starting Spark ...", err=True)
         self._environment = thread.call(lambda: _start_environment(tables))
 
     @property

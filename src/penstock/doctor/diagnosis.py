@@ -138,6 +138,11 @@ def _notes(application: Application, files: LogFiles) -> list[str]:
         notes.append(f"{files.damaged_lines:,} lines of the log could not be read.")
     if application.dropped_plans:
         notes.append(f"The plans of the {application.dropped_plans:,} shortest queries are not diagnosed.")
+    if any(node.name == "Penstock" for query in application.queries.values() for node in query.nodes):
+        notes.append(
+            "Penstock ran queries of this application. What it would have done applies to queries of Spark alone; "
+            "`penstock history` shows what it decided for the others."
+        )
     if not application.queries:
         notes.append("The application ran no query of Spark SQL, so only stages and tasks are diagnosed.")
     return notes
