@@ -257,6 +257,7 @@ def test_inference_of_a_user_defined_source_gets_dynamic_filters(
         job = check(env, df)
     finally:
         spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
+    assert len(RecordingInference.calls) == 1, "a call with the filter"
     ((columns, predicate, files),) = RecordingInference.calls
     joined_days = [row.d for row in days.collect()]
     assert columns == ("day",)
