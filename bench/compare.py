@@ -127,7 +127,6 @@ class Bench:
         engines = {"sail": Sail, "duckdb": DuckDb}
         for name in set(systems) & set(engines):
             runs[name] = partial(lambda engine, query: engine.rows(query.sql), engines[name](data, cores))
-        self.differing_queries: dict[str, list[str]] = {}
         self.stages: dict[tuple[int, int], tuple[int, int]] = {}
         self.runs = {name: runs[name] for name in systems}
 
@@ -168,12 +167,13 @@ class Bench:
     def query(self, name: str, query: Query, rounds: int, position: int) -> dict[str, list]:
         """Run a query on each system; `position` and the number of the round determine which system is first.
 
-        Returns the seconds and counters of each system, the number of Penstock's vertices, and its decisions about
-        native execution.
+        Returns the seconds and counters of each system, the other engines whose rows differ, the number of Penstock's
+        vertices, and its decisions about native execution.
         """
         systems = [system for system in self.runs if query.sql is not None or system not in OTHER_ENGINES]
         times: dict[str, list] = {system: [] for system in systems}
         work: dict[str, list] = {system: [] for system in systems}
+        differing: set[str] = set()
         for round_number in range(-1, rounds):  # the first round warms up
             rows = {}
             first = (position + round_number) % len(systems)
@@ -185,24 +185,13 @@ class Bench:
                 if round_number >= 0:
                     times[system].append(seconds)
                     work[system].append(used)
-            self._compare(name, rows)
+            differing |= differing_engines(name, rows)
         times["work"] = [work]
+        times["differing"] = sorted(differing)
         job = self.environments["penstock"].last_job if "penstock" in systems else None
         times["vertices"] = [] if job is None else [len(job.vertices)]
         times["reason"] = [] if job is None else [native_decisions(job)]
         return times
-
-    def _compare(self, name: str, rows: Mapping[str, list]) -> None:
-        """Exit if Penstock's rows differ from Spark's; record the query if the rows of another engine differ."""
-        expected = next(system_rows for system, system_rows in rows.items() if system not in OTHER_ENGINES)
-        for system, system_rows in rows.items():
-            is_equal = system_rows == comparable(expected) if system == "sail" else are_equal(system_rows, expected)
-            if is_equal:
-                continue
-            if system not in OTHER_ENGINES:
-                raise SystemExit(f"{label(name)}: the rows of {SYSTEMS[system]} differ from Spark's")
-            queries = self.differing_queries.setdefault(system, [])
-            queries += [name] if name not in queries else []
 
     def measure(self, queries: Mapping[str, Query], rounds: int, saved: Path, *, resume: bool) -> dict[str, dict]:
         """Run each query and save its times; with `resume`, run only queries of which no times are saved."""
@@ -220,6 +209,12 @@ class Bench:
             )
         return times
 
+    def write(self, folder: Path, name: str, data: str, times: Times, render: Callable[[Times, str], str]) -> str:
+        """Write a page, which `render` returns for the times and the text above a table; return it."""
+        text = render(times, self.about(data, times))
+        (folder / f"{name}.md").write_text(text)
+        return text
+
     def about(self, data: str, times: Times) -> str:
         """Return the text above a table: the date and commit, the runs, the versions, the machine and the options."""
         states = {state for by_name in times.values() for state in by_name.get("measured", ["an older commit"])}
@@ -235,10 +230,23 @@ class Bench:
             text += f" Spark, tuned: {settings}."
         if "statistics" in self.runs:
             text += " Spark, statistics and CBO: ANALYZE ... FOR ALL COLUMNS, cbo.enabled, cbo.joinReorder.enabled."
-        for system, names in self.differing_queries.items():
-            queries = ", ".join(label(name) for name in names if name in times)
-            text += f" The rows of {SYSTEMS[system]} differ for {queries}." if queries else ""
+        for system in OTHER_ENGINES:
+            names = [label(name) for name, by_name in times.items() if system in by_name.get("differing", ())]
+            text += f" The rows of {SYSTEMS[system]} differ for {', '.join(names)}." if names else ""
         return text
+
+
+def differing_engines(name: str, rows: Mapping[str, list]) -> set[str]:
+    """Return the other engines whose rows differ from Spark's; exit if Penstock's differ."""
+    expected = next(system_rows for system, system_rows in rows.items() if system not in OTHER_ENGINES)
+    differing = {
+        system
+        for system, system_rows in rows.items()
+        if not (system_rows == comparable(expected) if system == "sail" else are_equal(system_rows, expected))
+    }
+    for system in differing.difference(OTHER_ENGINES):
+        raise SystemExit(f"{label(name)}: the rows of {SYSTEMS[system]} differ from Spark's")
+    return differing
 
 
 def native_decisions(job: Any) -> str:
@@ -281,8 +289,7 @@ def main() -> None:
     queries = {number: Query(texts[number], texts[number]) for number in numbers}
     times = bench.measure(queries, arguments.rounds, arguments.output / f"{name}.json", resume=arguments.resume)
     times = {number: times[number] for number in sorted(times, key=int)}
-    text = table(times, bench.about(name, times))
-    (arguments.output / f"{name}.md").write_text(text)
+    text = bench.write(arguments.output, name, name, times, table)
     if "spark" in bench.runs:
         chart(times, name, arguments.output / f"{name}.png")
     print(text)

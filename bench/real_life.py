@@ -11,6 +11,7 @@ import argparse
 import re
 import statistics
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import real_life_data
@@ -56,12 +57,12 @@ def selected(names: Iterable[str], only: str | None) -> list[str]:
 
 
 def by_workload(times: Times) -> dict[str, Times]:
-    """Return the measured queries of each workload, and of all."""
+    """Return the measured queries of each workload that has some."""
     workloads = {
         workload: {name: measured for name, measured in times.items() if name[0] == letter}
         for workload, letter in WORKLOADS.items()
     }
-    return {workload: measured for workload, measured in workloads.items() if measured} | {"all": times}
+    return {workload: measured for workload, measured in workloads.items() if measured}
 
 
 def summary(times: Times, about: str) -> str:
@@ -79,7 +80,7 @@ def summary(times: Times, about: str) -> str:
         "executed natively",
     ]
     lines = [about, "", f"| {' | '.join(headers)} |", "|---" + "|--:" * (len(headers) - 1) + "|"]
-    for workload, measured in by_workload(times).items():
+    for workload, measured in {**by_workload(times), "all": times}.items():
         speedups = ratios(measured, "spark")
         cells = [workload, str(len(measured))]
         cells += [total(measured, name) for name in systems]
@@ -119,24 +120,16 @@ def main() -> None:
     names = selected(all_queries, arguments.only)
     data = real_life_data.make(arguments.data, arguments.rows)
     bench = bench_of(arguments, data, SYSTEMS_COMPARED)
-    default = arguments.rows == real_life_data.DEFAULT_ROWS
-    output = arguments.output / ("real_life" if default else f"real_life-{arguments.rows}")
-    times = bench.measure(
-        {name: all_queries[name] for name in names},
-        arguments.rounds,
-        output.with_suffix(".json"),
-        resume=arguments.resume,
-    )
-    times = {name: times[name] for name in all_queries if name in times}
-    counts = ", ".join(f"{count:,} {name}" for name, count in real_life_data.row_counts(arguments.rows).items())
+    name = "real_life" if arguments.rows == real_life_data.DEFAULT_ROWS else f"real_life-{arguments.rows}"
+    saved = arguments.output / f"{name}.json"
+    chosen = {query: all_queries[query] for query in names}
+    times = bench.measure(chosen, arguments.rounds, saved, resume=arguments.resume)
+    times = {query: times[query] for query in all_queries if query in times}
+    counts = ", ".join(f"{count:,} {rows}" for rows, count in real_life_data.row_counts(arguments.rows).items())
     for workload, measured in by_workload(times).items():
-        about = bench.about(counts, measured)
-        if workload == "all":
-            output.with_suffix(".md").write_text(summary(times, about))
-        else:
-            output.with_name(f"{output.name}-{workload}.md").write_text(table(measured, about, reasons=True))
-    chart(times, "real_life", output.with_suffix(".png"))
-    print(output.with_suffix(".md").read_text())
+        bench.write(arguments.output, f"{name}-{workload}", counts, measured, partial(table, reasons=True))
+    chart(times, name, arguments.output / f"{name}.png")
+    print(bench.write(arguments.output, name, counts, times, summary))
 
 
 if __name__ == "__main__":

@@ -119,6 +119,13 @@ def test_rows_are_compared_in_any_order_with_a_tolerance_for_floats(case: str, m
     assert load(ROOT / "bench" / "rows.py", monkeypatch).are_equal(rows, expected) == are_equal
 
 
+def test_other_rows_of_penstock_end_the_benchmark_and_those_of_duckdb_are_reported(bench: Any) -> None:
+    compare = sys.modules["compare"]
+    assert compare.differing_engines("W1", {"spark": [(1,)], "penstock": [(1,)], "duckdb": [(2,)]}) == {"duckdb"}
+    with pytest.raises(SystemExit, match="W1: the rows of Penstock differ from Spark's"):
+        compare.differing_engines("W1", {"duckdb": [(2,)], "spark": [(1,)], "penstock": [(2,)]})
+
+
 def measured(spark: float, penstock: float, spark_rows: int, penstock_rows: int, reason: str = "") -> dict[str, list]:
     """Return what is measured of a query with a counted run, by seconds and by the rows that tasks processed."""
     return {
