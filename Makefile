@@ -8,13 +8,14 @@ DEMO_STAMP := $(VENV)/.ready-demo
 DATA := data
 SCALE ?= 10
 ROUNDS ?= 3
+ROWS ?= 6000000
 TESTS ?= tests
 BASE ?= HEAD
 VERSION ?= latest
 QUICK := not slow and not thorough
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs docs-site bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs docs-site bench bench-real-life bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -75,6 +76,10 @@ bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, without and with Duc
 	  $(BIN)/python bench/compare.py --data $(DATA)/$$tables-$(SCALE) --rounds $(ROUNDS) --option execution.native=false && \
 	  $(BIN)/python bench/compare.py --data $(DATA)/$$tables-$(SCALE) --rounds $(ROUNDS) --output bench/results/native || exit 1; \
 	done
+	@$(BIN)/python tools/make_docs.py
+
+bench-real-life: $(STAMP)  ## Compare with Spark on web analytics, groups, joins and JSON events, without and with DuckDB (ROWS=6000000 ROUNDS=3).
+	@$(BIN)/python bench/real_life.py --rows $(ROWS) --rounds $(ROUNDS)
 	@$(BIN)/python tools/make_docs.py
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.

@@ -1,4 +1,4 @@
-"""Compare TPC-H or TPC-DS on Spark with AQE, hand-tuned Spark, Penstock and Penstock with execution.verify, in a single process.
+"""Compare TPC-H or TPC-DS on Spark with AQE, hand-tuned Spark, Penstock and other systems, in a single process.
 
 Every system runs every query once to warm up, then once per round; the first system rotates. Every run compares the
 rows. Medians, a table and a chart are written to bench/results; --resume continues an interrupted run.
@@ -6,37 +6,33 @@ rows. Medians, a table and a chart are written to bench/results; --resume contin
 
 import argparse
 import json
-import math
 import os
 import platform
 import statistics
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from comparison_table import SYSTEMS, Times, chart, label, table
+from duckdb_alone import DuckDb
 from penstock import Environment
 from processes import machine_cpu_seconds
 from provenance import DATE_AND_COMMIT, versions
-from rows import comparable
-from sail import VERSION, Sail
+from rows import are_equal, comparable
+from sail import Sail
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
 SETTLE_SECONDS = 0.3
 """Seconds until Spark's status store contains the tasks that have ended."""
-SYSTEMS = {
-    "spark": "Spark, AQE",
-    "tuned": "Spark, tuned",
-    "statistics": "Spark, statistics and CBO",
-    "penstock": "Penstock",
-    "native": "Penstock with execution.native",
-    "sail": f"Sail {VERSION}",
-    "verified": "Penstock with execution.verify",
-}
 DEFAULT = ("spark", "tuned", "penstock")
 TUNED = {
     "spark.sql.join.preferSortMergeJoin": "false",
@@ -45,6 +41,34 @@ TUNED = {
 }
 COST_BASED = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
 """Settings of the session whose tables have statistics of all columns."""
+PENSTOCK_OPTIONS: dict[str, dict[str, bool]] = {
+    "steps": {"execution.native": False},
+    "penstock": {},
+    "native": {"execution.native": True},
+    "verified": {"execution.verify": True},
+}
+"""The options of each system that is Penstock."""
+OTHER_ENGINES = ("sail", "duckdb")
+"""Systems whose rows may differ from Spark's, as their decimals may."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query.
+
+    Parameters
+    ----------
+    spark
+        The query as SQL, or a function from the session to a DataFrame.
+    sql
+        The query for systems other than Spark and Penstock, which skip it if it is None.
+    """
+
+    spark: str | Callable[[SparkSession], DataFrame]
+    sql: str | None = None
+
+    def dataframe(self, session: SparkSession) -> DataFrame:
+        return session.sql(self.spark) if isinstance(self.spark, str) else self.spark(session)
 
 
 def session(cores: int, memory: str) -> SparkSession:
@@ -53,6 +77,7 @@ def session(cores: int, memory: str) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", memory)
+        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
@@ -74,227 +99,199 @@ def cost_based_session(spark: SparkSession, data: Path) -> SparkSession:
 class Bench:
     """The compared systems, over a folder of tables."""
 
-    def __init__(self, data: Path, cores: int, memory: str, systems: list[str], options: dict[str, str]) -> None:
+    def __init__(self, data: Path, cores: int, memory: str, systems: Sequence[str], options: Mapping[str, Any]) -> None:
         self.spark = session(cores, memory)
-        tuned = self.spark.newSession()
+        self.machine = f"local[{cores}], {memory} driver, {platform.machine()} with {os.cpu_count()} cores"
+        self.options = options
+        sessions = {"spark": self.spark, "tuned": self.spark.newSession()}
         for key, value in TUNED.items():
-            tuned.conf.set(key, value)
-        for spark in (self.spark, tuned):
+            sessions["tuned"].conf.set(key, value)
+        for spark in sessions.values():
             for file in sorted(data.glob("*.parquet")):
                 spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
-        cost_based = cost_based_session(self.spark, data) if "statistics" in systems else self.spark
-        self.env = Environment(self.spark, config=options, progress=False)
-        native, verified = (
-            Environment(self.spark, config=options | {option: True}, progress=False)
-            for option in ("execution.native", "execution.verify")
-        )
-        runs = {
-            "spark": lambda text: self.spark.sql(text).collect(),
-            "tuned": lambda text: tuned.sql(text).collect(),
-            "statistics": lambda text: cost_based.sql(text).collect(),
-            "penstock": lambda text: self.env.collect(self.spark.sql(text)),
-            "native": lambda text: native.collect(self.spark.sql(text)),
-            "verified": lambda text: verified.collect(self.spark.sql(text)),
+        if "statistics" in systems:
+            sessions["statistics"] = cost_based_session(self.spark, data)
+        self.environments = {
+            name: Environment(self.spark, config={**options, **PENSTOCK_OPTIONS[name]}, progress=False)
+            for name in systems
+            if name in PENSTOCK_OPTIONS
         }
-        if "sail" in systems:
-            runs["sail"] = Sail(data, cores).rows
-        self.differing_queries: list[str] = []
-        self.spilled_by_stage: dict[tuple[int, int], int] = {}
+        runs: dict[str, Callable[[Query], list]] = {
+            name: partial(lambda spark, query: query.dataframe(spark).collect(), spark)
+            for name, spark in sessions.items()
+        }
+        runs |= {
+            name: partial(lambda env, query: env.collect(query.dataframe(self.spark)), env)
+            for name, env in self.environments.items()
+        }
+        engines = {"sail": Sail, "duckdb": DuckDb}
+        for name in set(systems) & set(engines):
+            runs[name] = partial(lambda engine, query: engine.rows(query.sql), engines[name](data, cores))
+        self.stages: dict[tuple[int, int], tuple[int, int]] = {}
         self.runs = {name: runs[name] for name in systems}
 
-    def counters(self) -> tuple[float, float, float, float]:
-        """Return the totals so far: CPU seconds of the machine, and MiB that Spark has read, shuffled and spilled."""
+    def counters(self) -> tuple[float, ...]:
+        """Return the totals so far.
+
+        They are the CPU seconds of the machine, the MiB that Spark has read, shuffled and spilled, and the rows that
+        its tasks have read from files and from shuffles.
+        """
         time.sleep(SETTLE_SECONDS)
         store = self.spark._jsc.sc().statusStore()
         executor_list = store.executorList(False)
         executors = [executor_list.apply(i) for i in range(executor_list.size())]
+        spilled, rows = self._stage_totals()
         return (
             machine_cpu_seconds(),
             sum(executor.totalInputBytes() for executor in executors) / MIB,
             sum(executor.totalShuffleWrite() for executor in executors) / MIB,
-            self._spilled_bytes() / MIB,
+            spilled / MIB,
+            rows,
         )
 
-    def _spilled_bytes(self) -> int:
-        """Return the bytes that finished stages have spilled to disk, including stages that Spark no longer retains."""
+    def _stage_totals(self) -> tuple[int, int]:
+        """Return the bytes spilled to disk and the rows read by finished stages, including those that Spark removed."""
         jvm = self.spark._jvm
         no_quantiles = self.spark.sparkContext._gateway.new_array(jvm.double, 0)
         none = jvm.java.util.ArrayList()
         stages = self.spark._jsc.sc().statusStore().stageList(none, False, False, no_quantiles, none)
         for index in range(stages.size()):
             stage = stages.apply(index)
-            if (stage.stageId(), stage.attemptId()) in self.spilled_by_stage:
+            if (stage.stageId(), stage.attemptId()) in self.stages:
                 break  # the newest come first
-            self.spilled_by_stage[stage.stageId(), stage.attemptId()] = stage.diskBytesSpilled()
-        return sum(self.spilled_by_stage.values())
+            rows = stage.inputRecords() + stage.shuffleReadRecords()
+            self.stages[stage.stageId(), stage.attemptId()] = stage.diskBytesSpilled(), rows
+        spilled, rows = zip((0, 0), *self.stages.values(), strict=True)
+        return sum(spilled), sum(rows)
 
-    def query(self, number: str, text: str, rounds: int) -> dict[str, list]:
-        """Return the seconds and counters of each system, and the number of Penstock's vertices."""
-        times: dict[str, list] = {name: [] for name in self.runs}
-        work: dict[str, list] = {name: [] for name in self.runs}
+    def query(self, name: str, query: Query, rounds: int, position: int) -> dict[str, list]:
+        """Run a query on each system; `position` and the number of the round determine which system is first.
+
+        Returns the seconds and counters of each system, the other engines whose rows differ, the number of Penstock's
+        vertices, and its decisions about native execution.
+        """
+        systems = [system for system in self.runs if query.sql is not None or system not in OTHER_ENGINES]
+        times: dict[str, list] = {system: [] for system in systems}
+        work: dict[str, list] = {system: [] for system in systems}
+        differing: set[str] = set()
         for round_number in range(-1, rounds):  # the first round warms up
-            names = list(self.runs)
             rows = {}
-            first = (int(number) + round_number) % len(names)
-            for name in names[first:] + names[:first]:
+            first = (position + round_number) % len(systems)
+            for system in systems[first:] + systems[:first]:
                 before, start = self.counters(), time.perf_counter()
-                collected = self.runs[name](text)
+                rows[system] = self.runs[system](query)
                 seconds = time.perf_counter() - start
                 used = [after - earlier for after, earlier in zip(self.counters(), before, strict=True)]
-                rows[name] = collected if name == "sail" else comparable(collected)
                 if round_number >= 0:
-                    times[name].append(seconds)
-                    work[name].append(used)
-            self._compare(number, rows)
+                    times[system].append(seconds)
+                    work[system].append(used)
+            differing |= differing_engines(name, rows)
         times["work"] = [work]
-        times["vertices"] = [len(self.env.last_job.vertices)] if "penstock" in self.runs else []
+        times["differing"] = sorted(differing)
+        job = self.environments["penstock"].last_job if "penstock" in systems else None
+        times["vertices"] = [] if job is None else [len(job.vertices)]
+        times["reason"] = [] if job is None else [native_decisions(job)]
         return times
 
-    def _compare(self, number: str, rows: dict[str, list[str]]) -> None:
-        """Exit if Penstock's rows differ from Spark's; record the query if Sail's rows differ, as its decimals may."""
-        expected = next(system_rows for name, system_rows in rows.items() if name != "sail")
-        for name, system_rows in rows.items():
-            if system_rows != expected and name != "sail":
-                raise SystemExit(f"Q{number}: the rows of {SYSTEMS[name]} differ from Spark's")
-            if system_rows != expected and number not in self.differing_queries:
-                self.differing_queries.append(number)
+    def measure(self, queries: Mapping[str, Query], rounds: int, saved: Path, *, resume: bool) -> dict[str, dict]:
+        """Run each query and save its times; with `resume`, run only queries of which no times are saved."""
+        saved.parent.mkdir(parents=True, exist_ok=True)
+        times = json.loads(saved.read_text()) if resume and saved.exists() else {}
+        for position, (name, query) in enumerate(queries.items()):
+            if name in times:
+                continue
+            times[name] = {"measured": [DATE_AND_COMMIT]} | self.query(name, query, rounds, position)
+            saved.write_text(json.dumps(times, indent=1))
+            medians = {system: statistics.median(times[name][system]) for system in self.runs if system in times[name]}
+            print(
+                f"{label(name)}: " + ", ".join(f"{system} {median:.2f} s" for system, median in medians.items()),
+                flush=True,
+            )
+        return times
+
+    def write(self, folder: Path, name: str, data: str, times: Times, render: Callable[[Times, str], str]) -> str:
+        """Write a page, which `render` returns for the times and the text above a table; return it."""
+        text = render(times, self.about(data, times))
+        (folder / f"{name}.md").write_text(text)
+        return text
+
+    def about(self, data: str, times: Times) -> str:
+        """Return the text above a table: the date and commit, the runs, the versions, the machine and the options."""
+        states = {state for by_name in times.values() for state in by_name.get("measured", ["an older commit"])}
+        rounds = sorted({len(runs) for by_name in times.values() for name, runs in by_name.items() if name in SYSTEMS})
+        counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (see each query)"
+        options = " ".join(f"{key}={value}" for key, value in self.options.items()) or "all options at their defaults"
+        text = (
+            f"{data}, {', '.join(sorted(states))}: a run to warm up and {counted}, medians. "
+            f"{versions()}, {self.machine}. Penstock: {options}."
+        )
+        if "tuned" in self.runs:
+            settings = ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items())
+            text += f" Spark, tuned: {settings}."
+        if "statistics" in self.runs:
+            text += " Spark, statistics and CBO: ANALYZE ... FOR ALL COLUMNS, cbo.enabled, cbo.joinReorder.enabled."
+        for system in OTHER_ENGINES:
+            names = [label(name) for name, by_name in times.items() if system in by_name.get("differing", ())]
+            text += f" The rows of {SYSTEMS[system]} differ for {', '.join(names)}." if names else ""
+        return text
 
 
-def ratios(times: dict[str, dict[str, list[float]]], base: str) -> list[float]:
-    """Return how many times as fast as `base` Penstock is, for each query that both ran."""
-    return [statistics.median(t[base]) / statistics.median(t["penstock"]) for t in times.values() if t.get(base)]
+def differing_engines(name: str, rows: Mapping[str, list]) -> set[str]:
+    """Return the other engines whose rows differ from Spark's; exit if Penstock's differ."""
+    expected = next(system_rows for system, system_rows in rows.items() if system not in OTHER_ENGINES)
+    differing = {
+        system
+        for system, system_rows in rows.items()
+        if not (system_rows == comparable(expected) if system == "sail" else are_equal(system_rows, expected))
+    }
+    for system in differing.difference(OTHER_ENGINES):
+        raise SystemExit(f"{label(name)}: the rows of {SYSTEMS[system]} differ from Spark's")
+    return differing
 
 
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
-    systems = [name for name in SYSTEMS if any(t.get(name) for t in times.values())]
-    others = [name for name in systems if name != "penstock"]
-    measured = [name for name in systems if all(t.get("work") for t in times.values())]
-    headers = [
-        "query",
-        "counted runs",
-        "vertices",
-        *(f"{SYSTEMS[name]}, s" for name in systems),
-        *(f"times as fast as {SYSTEMS[name]}" for name in others),
+def native_decisions(job: Any) -> str:
+    """Return what the decisions of a job say about native execution, in sentences."""
+    sentences = [
+        str(decision.outcome.get("because", decision))
+        for decision in job.decisions
+        if decision.kind in {"native", "whole query"}
     ]
-    headers += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled, MiB spilled" for name in measured]
-    lines = [about, "", "| " + " | ".join(headers) + " |", "|---" + "|--:" * (len(headers) - 1) + "|"]
-    for number, by_name in times.items():
-        seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
-        cells = [
-            f"Q{number}",
-            str(len(by_name["penstock"])),
-            str(by_name["vertices"][0] if by_name["vertices"] else ""),
-        ]
-        cells += [f"{seconds[name]:.2f}" if name in seconds else "" for name in systems]
-        cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
-        for name in measured:
-            runs = by_name["work"][0][name]
-            cpu, _, *moved = (statistics.median(column) for column in zip(*runs, strict=True))
-            cells.append(f"{cpu:.1f}, {', '.join(f'{mib:.0f}' for mib in moved)}")
-        lines.append("| " + " | ".join(cells) + " |")
-    complete = [name for name in systems if all(t.get(name) for t in times.values())]
-    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in complete}
-    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in complete else "" for name in systems)]
-    cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in complete else "" for name in others]
-    for name in measured:
-        medians = [
-            [statistics.median(column) for column in zip(*t["work"][0][name], strict=True)] for t in times.values()
-        ]
-        cpu, _, *moved = (sum(column) for column in zip(*medians, strict=True))
-        cells.append(f"**{cpu:.0f}, {', '.join(f'{mib:.0f}' for mib in moved)}**")
-    lines.append("| " + " | ".join(cells) + " |")
-    cells = [
-        "**geometric mean**",
-        "",
-        "",
-        *("" for _ in systems),
-        *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others),
-        *("" for _ in measured),
-    ]
-    lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "; ".join(dict.fromkeys(sentences))
 
 
-def chart(times: dict[str, dict[str, list[float]]], title: str, path: Path) -> None:
-    import matplotlib as mpl
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that all comparisons have."""
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--memory", default="6g")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of Penstock")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
+    parser.add_argument("--resume", action="store_true", help="keep the measurements of an earlier run")
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
 
-    speedups = ratios(times, "spark")
-    figure, axes = plt.subplots(figsize=(max(7, 0.24 * len(times) + 3), 3.6))
-    axes.bar(range(len(speedups)), speedups, color=["#1f7a8c" if ratio >= 1 else "#c8553d" for ratio in speedups])
-    axes.axhline(1, color="#333", linewidth=0.8)
-    axes.axhline(geometric_mean(speedups), color="#1f7a8c", linewidth=0.8, linestyle="--")
-    axes.set_xticks(
-        range(len(speedups)), [f"Q{number}" for number in times], rotation=90 if len(speedups) > 30 else 0, fontsize=7
-    )
-    axes.set_ylabel("times as fast as Spark, AQE")
-    axes.set_title(f"{title}: geometric mean {geometric_mean(speedups):.2f}", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def bench_of(arguments: argparse.Namespace, data: Path, systems: Sequence[str]) -> Bench:
+    """Return the systems over a folder of tables, with the cores, memory and options of the arguments."""
+    options = dict(option.split("=", 1) for option in arguments.option)
+    return Bench(data, arguments.cores, arguments.memory, systems, options)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder of parquet files, such as data/tpch-10")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--memory", default="6g")
     parser.add_argument("--queries", help="numbers separated by commas (default: all)")
     parser.add_argument("--systems", default=",".join(DEFAULT), help=f"comma-separated: {', '.join(SYSTEMS)}")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of Penstock")
-    parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
-    parser.add_argument("--resume", action="store_true", help="keep the measurements of an earlier run")
+    add_arguments(parser)
     arguments = parser.parse_args()
-    kind = arguments.data.name.split("-")[0]
-    queries = json.loads((HERE.parent / "data" / "queries" / f"{kind}.json").read_text())
-    numbers = arguments.queries.split(",") if arguments.queries else sorted(queries, key=int)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    saved = arguments.output / f"{arguments.data.name}.json"
-    times = json.loads(saved.read_text()) if arguments.resume and saved.exists() else {}
-    options = dict(option.split("=", 1) for option in arguments.option)
-    bench = Bench(arguments.data, arguments.cores, arguments.memory, arguments.systems.split(","), options)
-    for number in numbers:
-        if number in times:
-            continue
-        times[number] = {"measured": [DATE_AND_COMMIT]} | bench.query(number, queries[number], arguments.rounds)
-        saved.write_text(json.dumps(times, indent=1))
-        print(
-            f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs),
-            flush=True,
-        )
+    name = arguments.data.name
+    texts = json.loads((HERE.parent / "data" / "queries" / f"{name.split('-')[0]}.json").read_text())
+    numbers = arguments.queries.split(",") if arguments.queries else sorted(texts, key=int)
+    bench = bench_of(arguments, arguments.data, arguments.systems.split(","))
+    queries = {number: Query(texts[number], texts[number]) for number in numbers}
+    times = bench.measure(queries, arguments.rounds, arguments.output / f"{name}.json", resume=arguments.resume)
     times = {number: times[number] for number in sorted(times, key=int)}
-    states = ", ".join(
-        sorted({state for by_name in times.values() for state in by_name.get("measured", ["an older commit"])})
-    )
-    rounds = sorted({len(runs) for by_name in times.values() for name, runs in by_name.items() if name in SYSTEMS})
-    counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (see each query)"
-    about = (
-        f"{arguments.data.name}, {states}: a run to warm up and {counted}, medians. "
-        f"{versions()}, "
-        f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
-        f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."
-    )
-    if "tuned" in bench.runs:
-        about += (
-            " Spark, tuned: "
-            + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items())
-            + "."
-        )
-    if "statistics" in bench.runs:
-        about += " Spark, statistics and CBO: ANALYZE ... FOR ALL COLUMNS, cbo.enabled, cbo.joinReorder.enabled."
-    if bench.differing_queries:
-        about += f" Sail's rows differ for Q{', Q'.join(bench.differing_queries)}."
-    text = table(times, about)
-    (arguments.output / f"{arguments.data.name}.md").write_text(text)
+    text = bench.write(arguments.output, name, name, times, table)
     if "spark" in bench.runs:
-        chart(times, arguments.data.name, arguments.output / f"{arguments.data.name}.png")
+        chart(times, name, arguments.output / f"{name}.png")
     print(text)
 
 
