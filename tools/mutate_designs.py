@@ -120,10 +120,8 @@ def _run(command: Sequence[str], environ: dict[str, str], timeout: float) -> str
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            try:
+            with suppress(subprocess.TimeoutExpired):  # it is killed below
                 process.wait(_GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass  # it is killed below
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
