@@ -101,15 +101,12 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     assert before > 0
     assert page.locator(".graph .pending").count() == 0
     page.get_by_role("button", name="Show pending operators").click()
+    from playwright.sync_api import expect
+
     shown = page.locator(".graph g.pending rect")
     assert shown.count() == before
-    # the page redraws the graph while the job runs, so an element may vanish before it is inspected
-    page.wait_for_function(
-        """() => {
-            const style = getComputedStyle(document.querySelector(".graph g.pending rect"));
-            return style.strokeDasharray === "7px, 5px" && style.stroke === "rgb(33, 118, 47)";
-        }"""
-    )
+    expect(shown.first).to_have_css("stroke-dasharray", "7px, 5px")
+    expect(shown.first).to_have_css("stroke", "rgb(33, 118, 47)")
     appearance = page.evaluate(APPEARANCE)
     red, green, blue = appearance["fill"]
     assert green > max(red, blue), "a green background"
