@@ -135,7 +135,7 @@ def test_an_invalid_scan_parallelism_is_refused(env: Environment, spark: SparkSe
 
 
 def test_streams_are_refused(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="stream") as caught:  # noqa: PT011 - its type is checked below
+    with pytest.raises(Exception, match="stream") as caught:
         env.collect(spark.readStream.format("rate").load())
     assert isinstance(caught.value, PenstockError)
 
