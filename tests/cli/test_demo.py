@@ -151,8 +151,7 @@ def test_the_demo(tables: dict[str, Path]) -> None:
     assert notes.count("Spark runs this query unchanged") == 2 * len(QUESTIONS)  # so few rows are not worth steps
     assert "Creating" not in done.stderr  # the tables exist
     assert [done.stderr.count(f"Round {number} of 3") for number in (1, 2, 3)] == [1, 1, 1]
-    assert done.stderr.count("s left)") == 3  # after the warm-up and two rounds
-    assert done.stderr.count(", so far.") == 2
+    assert len(re.findall(r", so far. About \d+ s left.", done.stderr)) == 2  # after the first two rounds
 
 
 @pytest.mark.thorough

@@ -95,9 +95,10 @@ def _run_demo(output: Output, tables: Mapping[str, Path]) -> None:
         start = time.monotonic()
         for system, seconds in comparison.run_round(number):
             _progress(f"  {system.value} {seconds:.1f} s", newline=False)
-        _progress("" if number == ROUNDS else f"  (about {(ROUNDS - number) * (time.monotonic() - start):.0f} s left)")
+        _progress("")
         if 0 < number < ROUNDS:
-            _progress(f"{_verdict(comparison)}, so far.")
+            remaining = (ROUNDS - number) * (time.monotonic() - start)
+            _progress(f"{_verdict(comparison)}, so far. About {remaining:.0f} s left.")
     _show_conditions(output, spark, tables)
     _show_figures(output, comparison)
     _show_decisions(output, comparison)
