@@ -193,7 +193,7 @@ def cartesian_product(spark: SparkSession, _: Path) -> object:
 @fault("cartesian product")
 def nested_loop_join(spark: SparkSession, _: Path) -> object:
     prices = spark.range(10_000).selectExpr("id * 5 as low", "id * 5 + 4 as high")
-    events = spark.range(0, 30_000, 1, 4).selectExpr("id as event")
+    events = spark.range(0, 150_000, 1, 4).selectExpr("id as event")
     return events.join(prices, F.expr("event >= low and event <= high")).agg(F.max("low")).collect()
 
 
