@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from penstock.duckdb.expressions.entry import Entry
 from penstock.duckdb.expressions.registry import FAMILIES
 
+if TYPE_CHECKING:
+    from penstock.duckdb.expressions.entry import Entry
+
+_HEADER = "| functions | operands | Spark computes | DuckDB fails for |\n|---|---|---|---|\n"
 _ERROR = re.compile(r"error\('([^']+)'\)")
-_TERMS = {"exact": "not floating-point", "floating": "float or double", "same": "the same type", "any": "any type"}
+_TERMS = {"exact": "not floating", "floating": "float or double", "same": "the same type", "any": "any type"}
 _LEAF = re.compile(r"[a-z][a-z0-9|<=*]*")
 _INTRODUCTION = """# Expressions that DuckDB computes
 
 [DuckDB computes a query or step](../explanation/native.md) if it has the values of Spark for all of its expressions.
-This page lists the scalar expressions of the registry `src/penstock/duckdb/expressions`, from which it is generated.
+This page lists the scalar expressions of the registry `src/penstock/duckdb/expressions`, and is generated from it.
 Tests compare every entry with plain Spark over special and pseudo-random values, in both ANSI modes.
 
 * *Spark computes* names the constants and modes for which Spark computes the step. A decision of the job has the reason.
@@ -28,8 +32,8 @@ expression is slow.
 _OTHERS = """
 ## Other expressions
 
-These are translated by rules instead of entries: columns, literals, `CASE`, `IF`, `IN`, `IS NULL`, `LIKE` with a constant
-pattern, sums, differences, products and quotients of numbers, casts between numbers, and scalar subqueries.
+These are translated by rules instead of entries: columns, literals, `CASE`, `IF`, `IN`, `IS NULL`, `LIKE` with a
+constant pattern, sums, differences, products and quotients of numbers, casts between numbers, and scalar subqueries.
 
 Spark computes all expressions that this page does not name.
 """
@@ -39,12 +43,16 @@ def page() -> str:
     """Return the text of the page."""
     parts = [_INTRODUCTION]
     for family, entries in FAMILIES.items():
-        parts.append(f"\n## {family}\n\n| functions | operands | Spark computes | DuckDB fails for |\n|---|---|---|---|\n")
+        parts.append(
+            f"\n## {family}\n\n| functions | operands | Spark computes | DuckDB fails for |\n|---|---|---|---|\n"
+        )
         parts += [_row(functions, group) for functions, group in _by_functions(e for e in entries if e.sql).items()]
     parts.append("\n## Expressions that Spark computes\n\n| functions | operands | reason |\n|---|---|---|\n")
     for entries in FAMILIES.values():
         parts += [
-            f"| {_code(entry.functions)} | {_operands([entry])} | {entry.reason} |\n" for entry in entries if not entry.sql
+            f"| {_code(entry.functions)} | {_operands([entry])} | {entry.reason} |\n"
+            for entry in entries
+            if not entry.sql
         ]
     return "".join(parts) + _OTHERS
 
@@ -69,7 +77,11 @@ def _operands(entries: list[Entry]) -> str:
     texts = []
     for entry in entries:
         leaves = ", ".join(_LEAF.findall(re.sub(r"[A-Z][\w.]*", "", entry.pattern)))
-        leaves = re.sub(r"\w+", lambda match: _TERMS.get(match[0], match[0]), leaves).replace("|", " or ").replace("*", " ...")
+        leaves = (
+            re.sub(r"\w+", lambda match: _TERMS.get(match[0], match[0]), leaves)
+            .replace("|", " or ")
+            .replace("*", " ...")
+        )
         texts.append(leaves if entry.result == "any" else f"{leaves} to {entry.result.replace('|', ' or ')}")
     return "; ".join(dict.fromkeys(texts))
 

@@ -161,7 +161,9 @@ class EngineChoice:
         engine = native_engine()
         if engine is None:
             return "no native engine is installed"
-        query_or_reason = engine.unavailable_reason(self._bridge) or engine.query(self._plan, excluded_expressions(self._config))
+        query_or_reason = engine.unavailable_reason(self._bridge) or engine.query(
+            self._plan, excluded_expressions(self._config)
+        )
         if isinstance(query_or_reason, str):
             return query_or_reason
         if query_or_reason.fragment_count > 1 or query_or_reason.rest_size_in_bytes:

@@ -12,11 +12,10 @@ from penstock.duckdb.expressions.entry import Entry
 from penstock.duckdb.expressions.registry import FAMILIES
 from penstock.spark.plans.dataframes import with_settings
 from tests.duckdb.expressions.comparison import Comparison
-from tests.duckdb.expressions.values import random_rows, special_rows
+from tests.duckdb.expressions.values import finite_rows, random_rows, special_rows
 from tests.support.native import compute_all_natively
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -40,21 +39,22 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
         spark.catalog.dropTempView(name)
 
 
-def compare(spark: SparkSession, folder: Path, rows: pa.Table, family: str) -> None:
-    """Check that all examples of a family have plain Spark's values."""
-    assert Comparison(spark, folder, EXAMPLES[family]).run(rows) == {}
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_special_values(session: SparkSession, tmp_path: Path, family: str) -> None:
+    assert Comparison(session, tmp_path, EXAMPLES[family]).run(special_rows(1200)) == {}
 
 
-def test_special_values(session: SparkSession, tmp_path: Path) -> None:
-    rows = special_rows(1000)
-    examples = [sql for family in EXAMPLES.values() for sql in family]
-    assert Comparison(session, tmp_path, examples).run(rows) == {}
+@pytest.mark.thorough
+def test_values_that_file_statistics_ignore(session: SparkSession, tmp_path: Path) -> None:
+    examples = [sql for family in EXAMPLES.values() for sql in family if "double" in sql or "float" in sql]
+    assert Comparison(session, tmp_path, examples).run(finite_rows()) == {}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_values(session: SparkSession, tmp_path: Path, family: str) -> None:
-    compare(session, tmp_path, random_rows(100_000), family)
+    assert Comparison(session, tmp_path, EXAMPLES[family]).run(random_rows(100_000)) == {}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,24 +15,77 @@ _TEXTS = [
     *[None, "", "a", "A", " ", "  a b  ", "\ta\n", "abc", "aXbXc", "é", "e\u0301", "😀x", "ß", "İ", "ΑΣ", "\ufb01"],
     *["a,b,,c", "a.b.c", "%_", "a%b", "\\", "it's", "x\u00a0y", "0", "-12", "12.5", "a\r\nb", "aa", "ab12cd", "b\r\n"],
     *["user@mail.example", "日本語", "\u2028", "\x0b", "a\u0085b", "😀😃", "y" * 300, "abab", "-", "AbC dEf", "c\n"],
-    *["\U0010ffff", "z\x00z", "~", "a b\tc", "x" * 57, "y" * 58, "\u212a", "ſ", "_a_", "éa", "a_b", "[a]", "$1", "ab\\1"],
+    *[
+        "\U0010ffff",
+        "z\x00z",
+        "~",
+        "a b\tc",
+        "x" * 57,
+        "y" * 58,
+        "\u212a",
+        "\u017f",
+        "_a_",
+        "éa",
+        "a_b",
+        "[a]",
+        "$1",
+        "ab\\1",
+    ],
 ]
 _NUMBERS = [
     *[None, "", " 12 ", "12", "-7", "+5", "007", "12.7", "1e2", "0x10", "1_000", "abc", "2147483647", "2147483648"],
     *["-2147483648", "9223372036854775807", "9223372036854775808", "99999999999999999999", "1.", ".", " ", ".5", "-0"],
-    *["\t3\n", "3\u00a0", "128", "-128", "-129", "32768", "1.005", "-1.005", "0.5", "NaN", "Infinity", "inf", "1d", "1f"],
-    *["--1", "+", "1 2", "\uff10", "0.1", "123456789.987654321", "1e400", "1e-400", "4.9E-324", "-0.0", "1E+5", "99.95"],
+    *[
+        "\t3\n",
+        "3\u00a0",
+        "128",
+        "-128",
+        "-129",
+        "32768",
+        "1.005",
+        "-1.005",
+        "0.5",
+        "NaN",
+        "Infinity",
+        "inf",
+        "1d",
+        "1f",
+    ],
+    *[
+        "--1",
+        "+",
+        "1 2",
+        "\uff10",
+        "0.1",
+        "123456789.987654321",
+        "1e400",
+        "1e-400",
+        "4.9E-324",
+        "-0.0",
+        "1E+5",
+        "99.95",
+    ],
     *["0.30000000000000004", "1.7976931348623157e308", "16777217", "0.000000059604645", "-1", "9" * 28, "9" * 30],
 ]
 _DATES = [
     *[None, "", "2024-02-29", "2023-02-29", "2024-2-9", "2024", "2024-01", "2024/01/05", " 2024-01-05 ", "9999-12-31"],
     *["2024-01-05T00:00:00", "2024-01-05 10:11:12", "0001-01-01", "10000-01-01", "+10000-01-01", "-0001-01-01"],
     *["1582-10-10", "24-01-05", "epoch", "today", "20240105", "2024-13-01", "2024-00-10", "0000-01-01", "2024-01-05x"],
-    *["02024-01-05", "2024-01-5", "now", "2024-1-05 ", "2024-01-05Z", "2024-04-31", "1900-02-29", "2000-02-29", "1500-02-29"],
+    *[
+        "02024-01-05",
+        "2024-01-5",
+        "now",
+        "2024-1-05 ",
+        "2024-01-05Z",
+        "2024-04-31",
+        "1900-02-29",
+        "2000-02-29",
+        "1500-02-29",
+    ],
 ]
 _FLAGS = [
     *[None, "true", "TRUE", " true ", "t", "f", "yes", "no", "y", "n", "1", "0", "on", "off", "", "False", "tru", "T"],
-    *["Y", "N", "N ", "\tfalse\n", "yeſ", "oui"],
+    *["Y", "N", "N ", "\tfalse\n", "ye\u017f", "oui"],
 ]
 _INTS = [
     *[None, 0, 1, -1, 2, -2, 3, 5, 7, 10, 31, 32, 33, 64, 65, 100, -100, 127, -128, 255, 256, 2147483647, -2147483648],
@@ -92,12 +145,22 @@ their values with each of the first operand's."""
 
 
 def special_rows(count: int) -> pa.Table:
-    """Return rows of special values; 1,000 rows have all pairs of texts."""
+    """Return rows of special values; 1,200 rows have all pairs of texts."""
     columns = {"n": pa.array(range(count), pa.int32())}
     for name, (values, kind) in SPECIAL.items():
         first = SPECIAL[name[:-1] + "1"][0] if name.endswith("2") else values
         block = len(first) if name.endswith("2") else 1
         columns[name] = pa.array([values[row // block % len(values)] for row in range(count)], kind)
+    return pa.table(columns)
+
+
+def finite_rows() -> pa.Table:
+    """Return rows whose floating-point numbers are finite or NaN, which the statistics of the file ignore."""
+    columns = {name: special_rows(12)[name] for name in ("n", *SPECIAL)}
+    for name in ("float1", "float2", "double1", "double2"):
+        period = 4 if name.endswith("2") else 3
+        numbers = [[1.0, 2.0, math.nan, 7.0][row % period] for row in range(12)]
+        columns[name] = pa.array(numbers, SPECIAL[name][1])
     return pa.table(columns)
 
 

@@ -12,6 +12,8 @@ _COMPARISONS = (
     ("GreaterThanOrEqual", ">=", ">="),
     ("EqualNullSafe", "IS NOT DISTINCT FROM", "<=>, equal_null"),
 )
+_HIDDEN = "(CASE WHEN {0} IS NULL THEN NULL ELSE {0} END)"
+"""A value without statistics: DuckDB would decide comparisons by the statistics of files, which ignore NaN."""
 _EXACT_COLUMNS = ("str1 {} str2", "int1 {} int2", "long1 {} int1", "dec1 {} dec2", "date1 {} date2", "bool1 {} bool2")
 
 
@@ -26,9 +28,14 @@ def _comparisons(name: str, operator: str, functions: str) -> tuple[Entry, Entry
         ),
         Entry(
             f"{name}(floating, same)",
-            f"(coalesce($0, NULL) {operator} coalesce($1, NULL))",  # hides columns from statistics, which ignore NaN
+            f"({_HIDDEN.format('$0')} {operator} {_HIDDEN.format('$1')})",
             functions,
-            (f"double1 {symbol} double2", f"float1 {symbol} float2", f"double1 {symbol} 0.5D", f"float1 {symbol} float(1.5)"),
+            (
+                f"double1 {symbol} double2",
+                f"float1 {symbol} float2",
+                f"double1 {symbol} 0.5D",
+                f"float1 {symbol} float(1.5)",
+            ),
         ),
     )
 
@@ -42,7 +49,12 @@ ENTRIES = (
         "Coalesce(same*)",
         "coalesce($list)",
         "coalesce, nvl, ifnull",
-        ("coalesce(str1, str2)", "nvl(int1, int2)", "coalesce(double1, double2)", "coalesce(date1, date2, date'2024-01-01')"),
+        (
+            "coalesce(str1, str2)",
+            "nvl(int1, int2)",
+            "coalesce(double1, double2)",
+            "coalesce(date1, date2, date'2024-01-01')",
+        ),
     ),
     Entry(
         "Greatest(exact*)",
@@ -56,6 +68,8 @@ ENTRIES = (
         "least",
         ("least(str1, str2)", "least(int1, int2, 7)", "least(dec1, dec2)", "least(date1, date2)"),
     ),
+    Entry("Greatest(floating*)", None, "greatest", reason="the greatest of floating-point numbers"),
+    Entry("Least(floating*)", None, "least", reason="the least of floating-point numbers"),
     Entry("Alias(any)", "$0", "as"),
     Entry("KnownNotNull(any)", "$0", "none"),
     Entry("KnownNullable(any)", "$0", "none"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.duckdb.expressions.entry import Entry
+from penstock.duckdb.expressions.entry import UNUSUAL_YEAR, USUAL_YEARS, Entry, cases
 
-_FINITE = "CASE WHEN isinf($0) THEN error('a date that DuckDB reads as infinite') ELSE $0 END"
-_IS_PLAIN = "$0 BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
-_UNUSUAL = "WHEN $0 IS NOT NULL THEN error('a date outside of the years 1 to 9999') END)"
+_INFINITE = "error('a date that DuckDB reads as infinite')"
+_FINITE = f"CASE WHEN isinf($0) THEN {_INFINITE} ELSE $0 END"
 _UNITS = {"year": "year|yyyy|yy", "quarter": "quarter", "month": "month|mon|mm", "week": "week"}
 _DAYS = {"0": "su|sun|sunday", "1": "mo|mon|monday", "2": "tu|tue|tuesday", "3": "we|wed|wednesday"}
 _DAYS |= {"4": "th|thu|thursday", "5": "fr|fri|friday", "6": "sa|sat|saturday"}
@@ -23,7 +22,7 @@ def _part(name: str, sql: str, functions: str, example: str = "") -> Entry:
 
 def _plain(sql: str) -> str:
     """Return SQL that is computed for dates of usual years, and an error for others."""
-    return f"(CASE WHEN {_IS_PLAIN} THEN {sql} {_UNUSUAL}"
+    return cases({USUAL_YEARS: sql}, UNUSUAL_YEAR)
 
 
 ENTRIES = (
@@ -42,10 +41,15 @@ ENTRIES = (
         "date_add, dateadd, +",
         ("date_add(date2, small1)", "datediff(date_add(date1, 1), date'1970-01-01')"),
     ),
-    Entry("DateSub(date, tinyint|smallint|int)", f"CAST(({_FINITE} - $1) AS DATE)", "date_sub, -", ("date_sub(date2, -1)",)),
+    Entry(
+        "DateSub(date, tinyint|smallint|int)",
+        f"CAST(({_FINITE} - $1) AS DATE)",
+        "date_sub, -",
+        ("date_sub(date2, -1)",),
+    ),
     Entry(
         "DateDiff(date, date)",
-        f"(CASE WHEN isinf($1) THEN error('a date that DuckDB reads as infinite') ELSE CAST({_FINITE} - $1 AS INTEGER) END)",
+        f"(CASE WHEN isinf($1) THEN {_INFINITE} ELSE CAST({_FINITE} - $1 AS INTEGER) END)",
         "datediff, date_diff",
         ("datediff(date1, date2)",),
     ),
@@ -80,8 +84,7 @@ ENTRIES = (
     ),
     Entry(
         "MakeDate(int, int, int)",
-        "(CASE WHEN $0 BETWEEN 1 AND 9999 THEN make_date($0, $1, $2) WHEN $0 IS NOT NULL AND $1 IS NOT NULL "
-        "AND $2 IS NOT NULL THEN error('a date outside of the years 1 to 9999') END)",
+        cases({"$1 IS NULL OR $2 IS NULL": "NULL", "$0 BETWEEN 1 AND 9999": "make_date($0, $1, $2)"}, UNUSUAL_YEAR),
         "make_date",
         ("make_date(year(date1), month(date2), 28)",),
     ),
@@ -89,15 +92,19 @@ ENTRIES = (
         "DateFormatClass(Cast(date), string)",
         _plain("strftime($0, replace(replace(replace($1, 'yyyy', '%Y'), 'MM', '%m'), 'dd', '%d'))"),
         "date_format",
-        ("date_format(date1, 'yyyy-MM-dd')", "date_format(date1, 'yyyyMM')", "date_format(date1, 'dd/MM/yyyy')", "date_format(date1, 'yyyy')"),
+        (
+            "date_format(date1, 'yyyy-MM-dd')",
+            "date_format(date1, 'yyyyMM')",
+            "date_format(date1, 'dd/MM/yyyy')",
+            "date_format(date1, 'yyyy')",
+        ),
         constants={1: r"(yyyy|MM|dd)([-/. ]?(yyyy|MM|dd))*"},
         reason="a date format with other fields than yyyy, MM and dd",
     ),
     Entry("UnixDate(date)", f"CAST({_FINITE} - DATE '1970-01-01' AS INTEGER)", "unix_date", ("unix_date(date1)",)),
     Entry(
         "DateFromUnixDate(int)",
-        "(CASE WHEN $0 BETWEEN -719162 AND 2932896 THEN CAST(DATE '1970-01-01' + $0 AS DATE) "
-        "WHEN $0 IS NOT NULL THEN error('a date outside of the years 1 to 9999') END)",
+        cases({"$0 BETWEEN -719162 AND 2932896": "CAST(DATE '1970-01-01' + $0 AS DATE)"}, UNUSUAL_YEAR),
         "date_from_unix_date",
         ("date_from_unix_date(small1 * 1000)",),
     ),

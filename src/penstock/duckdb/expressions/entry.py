@@ -10,6 +10,8 @@ from typing import Any
 _TOKEN = re.compile(r"[(),]|[^(),]+")
 
 INTEGERS = "tinyint|smallint|int|bigint"
+USUAL_YEARS = "$0 BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
+UNUSUAL_YEAR = "a date outside of the years 1 to 9999"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,16 @@ class Entry:
             "reason": self.reason,
             "locale_sensitive": self.locale_sensitive,
         }
+
+
+def cases(branches: Mapping[str, str], failure: str = "") -> str:
+    """Return a CASE of conditions and values; for other rows, null, or the error `failure` if ``$0`` is not null.
+
+    >>> cases({"$0 > 0": "$0"}, "a negative number")
+    "(CASE WHEN $0 > 0 THEN $0 WHEN $0 IS NOT NULL THEN error('a negative number') END)"
+    """
+    all_branches = {**branches, "$0 IS NOT NULL": f"error('{failure}')"} if failure else branches
+    return "(CASE " + " ".join(f"WHEN {condition} THEN {value}" for condition, value in all_branches.items()) + " END)"
 
 
 def _tree(tokens: Iterator[str]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.duckdb.expressions.entry import INTEGERS, Entry
+from penstock.duckdb.expressions.entry import INTEGERS, Entry, cases
 
 _STRICT = "its result may differ from Java's in the last digit"
 _NONDETERMINISTIC_DIGITS = (
@@ -25,11 +25,35 @@ _NONDETERMINISTIC_DIGITS = (
 )
 
 
+_EXACT_DIGITS = 15
+"""The number of digits up to which Java and DuckDB round the text of a double to the same decimal."""
+_MAX_ROUNDED_DIGITS = 9
+_LONG_DECIMAL = "a decimal of more than 34 digits, to which Spark rounds it"
+
+
+def _rounded_double(digits: int) -> Entry:
+    """Return an entry that rounds the text of a double, as Spark does."""
+    decimal = f"CAST(CAST($0 AS VARCHAR) AS DECIMAL({_EXACT_DIGITS},{digits}))"
+    branches = {
+        "isnan($0) OR isinf($0)": "$0",
+        f"abs($0) < 0.4e-{digits}::DOUBLE": "0::DOUBLE",
+        f"abs($0) >= 1e{_EXACT_DIGITS - digits}::DOUBLE": "error('a number of many digits')",
+        "NOT contains(CAST($0 AS VARCHAR), 'e')": f"CAST({decimal} AS DOUBLE)",
+    }
+    sql = cases(branches, "a number of many digits")
+    example = "round(double1)" if digits == 0 else f"round(double1, {digits})"
+    return Entry("Round(double, int)", sql, "round", (example,), constants={1: str(digits)})
+
+
 ENTRIES = (
     Entry("Abs(integer)", "abs($0)", "abs", ("abs(int1)", "abs(long1)", "abs(byte1)")),
-    Entry("Abs(decimal)", "abs($0)", "abs", ("abs(dec1)", "abs(wide1)")),
+    Entry("Abs(decimal<=34)", "abs($0)", "abs", ("abs(dec1)",)),
+    Entry("Abs(decimal)", None, "abs", reason=_LONG_DECIMAL),
+    Entry("UnaryMinus(decimal)", None, "-", reason=_LONG_DECIMAL),
     Entry("Abs(floating)", "abs($0)", "abs", ("abs(double1)", "abs(float1)")),
-    Entry("UnaryMinus(integer|decimal|floating)", "(-$0)", "-", ("-int1", "-dec1", "-double1", "-float1", "-long1")),
+    Entry(
+        "UnaryMinus(integer|decimal<=34|floating)", "(-$0)", "-", ("-int1", "-dec1", "-double1", "-float1", "-long1")
+    ),
     Entry("UnaryPositive(any)", "$0", "+", ("+int1",)),
     Entry(
         "Signum(Cast(integer|decimal))",
@@ -72,10 +96,19 @@ ENTRIES = (
         constants={1: r"\d+"},
         reason="a number of digits that is not constant, or negative",
     ),
-    Entry("Round(floating, int)", None, "round", reason="a rounded floating-point number: DuckDB rounds ties differently"),
+    *map(_rounded_double, range(_MAX_ROUNDED_DIGITS + 1)),
+    Entry(
+        "Round(floating, int)",
+        None,
+        "round",
+        reason="a floating-point number that is rounded to many digits, or a float",
+    ),
     Entry("BRound(floating|decimal|integer, int)", None, "bround", reason="rounding to the even neighbour (bround)"),
     Entry("Sqrt(double)", "sqrt($0)", "sqrt", ("sqrt(double1)", "sqrt(int1)")),
-    *(Entry(f"{name}(double)", None, functions, reason=f"{functions}: {_STRICT}") for name, functions in _NONDETERMINISTIC_DIGITS),
+    *(
+        Entry(f"{name}(double)", None, functions, reason=f"{functions}: {_STRICT}")
+        for name, functions in _NONDETERMINISTIC_DIGITS
+    ),
     Entry("Pow(double, double)", None, "pow, power", reason=f"pow: {_STRICT}"),
     Entry(
         "Remainder(integer, same)",
@@ -85,10 +118,10 @@ ENTRIES = (
     ),
     Entry(
         "Pmod(integer, same)",
-        "(CASE WHEN $1 = 0 THEN $invalid WHEN $1 = -1 THEN CAST($0 * 0 AS $type) "
-        "ELSE CAST((CAST($0 % $1 AS HUGEINT) + $1) % $1 AS $type) END)",
+        "(CASE WHEN $1 = 0 THEN $invalid WHEN $1 < 0 THEN error('a negative divisor') WHEN $0 % $1 < 0 "
+        "THEN CAST($0 % $1 + $1 AS $type) ELSE $0 % $1 END)",
         "pmod",
-        ("pmod(int1, int2)", "pmod(long1, long2)", "pmod(int1, 7)", "pmod(int1, -7)"),
+        ("pmod(int1, int2)", "pmod(long1, long2)", "pmod(int1, 7)", "pmod(byte1, byte1)"),
     ),
     Entry(
         "IntegralDivide(integer, same)",
@@ -106,9 +139,7 @@ ENTRIES = (
         "bit_count",
         ("bit_count(int1)", "bit_count(long1)", "bit_count(byte1)"),
     ),
-    Entry(
-        "BitwiseCount(boolean)", "CAST($0 AS INTEGER)", "bit_count", ("bit_count(bool1)",)
-    ),
+    Entry("BitwiseCount(boolean)", "CAST($0 AS INTEGER)", "bit_count", ("bit_count(bool1)",)),
     Entry(
         "ShiftRight(int|bigint, int)",
         "($0 >> $1)",

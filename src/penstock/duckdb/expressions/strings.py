@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.duckdb.expressions.entry import Entry
+from penstock.duckdb.expressions.entry import Entry, cases
 
 _PORTABLE = (
     "1-DE E0-12F 131-148 14A-17F 400-52F 5D0-5EA 620-64A 900-DFF E00-EFF "
@@ -14,7 +14,7 @@ position in a word."""
 _PORTABLE_CLASS = "\\x{" + _PORTABLE.replace("-", "}-\\x{").replace(" ", "}\\x{") + "}"
 _IS_ASCII = "strlen($0) = length($0)"
 _PORTABLE_CASE = f"{_IS_ASCII} OR regexp_full_match($0, '[{_PORTABLE_CLASS}]*')"
-_ASCII_ERROR = "WHEN $0 IS NOT NULL THEN error('a text with other than ASCII characters') END)"
+_NOT_ASCII = "a text with other than ASCII characters"
 _LENGTH = r"-?\d{1,5}"
 _LITERAL = r"[^\x00\ufffd]+"
 _UNKNOWN_REGEX = "a regular expression that is not constant"
@@ -23,8 +23,7 @@ _UNKNOWN_REGEX = "a regular expression that is not constant"
 def _with_case(name: str, function: str) -> Entry:
     return Entry(
         f"{name}(string)",
-        f"(CASE WHEN {_PORTABLE_CASE} THEN {function}($0) "
-        "WHEN $0 IS NOT NULL THEN error('a text with unusual letters') END)",
+        cases({_PORTABLE_CASE: f"{function}($0)"}, "a text with unusual letters"),
         function,
         (f"{function}(str1)",),
         reason="a language with its own upper and lower case",
@@ -49,7 +48,12 @@ def _pad(name: str, function: str) -> Entry:
         f"{name}(string, int, string)",
         f"(CASE WHEN $2 = '' THEN left($0, greatest($1, 0)) ELSE {function}($0, $1, $2) END)",
         function,
-        (f"{function}(str1, 5, 'xy')", f"{function}(str1, 5, str2)", f"{function}(str1, 3, '')", f"{function}(str1, -1)"),
+        (
+            f"{function}(str1, 5, 'xy')",
+            f"{function}(str1, 5, str2)",
+            f"{function}(str1, 3, '')",
+            f"{function}(str1, -1)",
+        ),
         constants={1: _LENGTH},
         reason="a length that is not constant",
     )
@@ -95,7 +99,7 @@ ENTRIES = (
     ),
     Entry(
         "Reverse(string)",
-        f"(CASE WHEN {_IS_ASCII} THEN reverse($0) {_ASCII_ERROR}",
+        cases({_IS_ASCII: "reverse($0)"}, _NOT_ASCII),
         "reverse",
         ("reverse(str1)",),
     ),
@@ -109,8 +113,14 @@ ENTRIES = (
     ),
     Entry(
         "StringLocate(string, string, int)",
-        "(CASE WHEN $0 IS NULL OR $1 IS NULL THEN NULL WHEN $0 = '' THEN 1 "
-        "WHEN instr(substring($1, $2), $0) = 0 THEN 0 ELSE CAST(instr(substring($1, $2), $0) + $2 - 1 AS INTEGER) END)",
+        cases(
+            {
+                "$0 IS NULL OR $1 IS NULL": "NULL",
+                "$0 = ''": "1",
+                "instr(substring($1, $2), $0) = 0": "0",
+                "true": "CAST(instr(substring($1, $2), $0) + $2 - 1 AS INTEGER)",
+            }
+        ),
         "locate, position, charindex",
         ("locate('a', str1, 2)", "locate(str2, str1, 3)", "locate('b', str1, 4)"),
         constants={2: r"[1-9]\d{0,5}"},
@@ -127,7 +137,7 @@ ENTRIES = (
         "Substring(string, int, int)",
         "substring($0, $1, $2)",
         "substring, right",
-        ("substring(str1, -3, 2)", "substring(str1, -3)", "right(str1, 2)", "substring(str1, -1, 5)"),
+        ("substring(str1, -3, 2)", "substring(str1, -3)", "substring(str1, -1, 5)"),
         constants={1: r"-\d{1,9}", 2: r"\d+"},
     ),
     Entry(
@@ -158,6 +168,26 @@ ENTRIES = (
         "concat_ws",
         ("concat_ws(',', str1, str2)", "concat_ws(str1, str2, 'a')", "concat_ws('-', str1)"),
     ),
+    *(
+        Entry(
+            "SubstringIndex(string, string, int)",
+            f"array_to_string(string_split($0, $1){part}, $1)",
+            "substring_index",
+            examples,
+            constants={1: r"[^\x00\ufffd]", 2: count},
+            reason="a separator of several characters, or a count that is not constant",
+        )
+        for part, count, examples in (
+            ("[1:$2]", r"[1-9]\d{0,8}", ("substring_index(str1, '.', 2)", "substring_index(str1, ',', 1)")),
+            ("[$2:]", r"-[1-9]\d{0,8}", ("substring_index(str1, '.', -2)", "substring_index(str1, 'a', -1)")),
+        )
+    ),
+    Entry(
+        "Chr(bigint)",
+        "(CASE WHEN $0 < 0 THEN '' ELSE chr(CAST($0 & 255 AS INTEGER)) END)",
+        "chr, char",
+        ("chr(long1)",),
+    ),
     Entry("Ascii(string)", "ascii($0)", "ascii", ("ascii(str1)",)),
     Entry("StartsWith(string, string)", "starts_with($0, $1)", "startswith, like 'x%'", ("startswith(str1, str2)",)),
     Entry("EndsWith(string, string)", "suffix($0, $1)", "endswith, like '%x'", ("endswith(str1, str2)",)),
@@ -182,15 +212,20 @@ ENTRIES = (
     ),
     Entry(
         "Base64.encode(Cast(string), boolean)",
-        "(CASE WHEN strlen($0) <= 57 THEN to_base64(encode($0)) WHEN $0 IS NOT NULL THEN error('a text of several lines') END)",
+        cases({"strlen($0) <= 57": "to_base64(encode($0))"}, "a text of several lines"),
         "base64",
         ("base64(str1)",),
         constants={1: "true"},
     ),
     Entry(
         "Levenshtein(string, string)",
-        "(CASE WHEN strlen($0) = length($0) AND strlen($1) = length($1) THEN CAST(levenshtein($0, $1) AS INTEGER) "
-        "WHEN $0 IS NOT NULL AND $1 IS NOT NULL THEN error('a text with other than ASCII characters') END)",
+        cases(
+            {
+                "$1 IS NULL": "NULL",
+                f"{_IS_ASCII} AND strlen($1) = length($1)": "CAST(levenshtein($0, $1) AS INTEGER)",
+            },
+            _NOT_ASCII,
+        ),
         "levenshtein",
         ("levenshtein(str1, str2)",),
     ),
@@ -225,7 +260,6 @@ ENTRIES = (
             r"regexp_extract(str1, '(a)|(b)', 2)",
             r"regexp_extract(str1, '.$', 0)",
             r"regexp_extract(str1, '[^,]*,([^,]*)', 1)",
-            r"regexp_substr(str1, 'b.')",
             r"regexp_extract(str1, '@(\\w+)\\.', 1)",
         ),
         constants={1: ".*", 2: r"\d{1,2}"},

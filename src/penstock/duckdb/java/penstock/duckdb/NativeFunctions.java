@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
 import penstock.plans.NumericTypes;
 
 /** Functions in DuckDB's SQL that templates cannot express; see `NativeTemplates`. */
@@ -36,16 +37,12 @@ final class NativeFunctions {
         if (!(like.right() instanceof Literal) || ((Literal) like.right()).value() == null) {
             throw new NativeSql.Declined("a pattern that is not constant");
         }
+        if (!ExpressionSafety.hasValidPattern(like)) { // an error in Spark
+            throw new NativeSql.Declined("a pattern with an invalid escape");
+        }
         String pattern = ((Literal) like.right()).value().toString();
         String escape = String.valueOf(like.escapeChar());
-        String wildcards = "%_" + escape;
-        boolean isEscaped = pattern.contains(escape);
-        for (int i = pattern.indexOf(escape); i >= 0; i = pattern.indexOf(escape, i + 2)) {
-            if (i + 1 == pattern.length() || wildcards.indexOf(pattern.charAt(i + 1)) < 0) { // an error in Spark
-                throw new NativeSql.Declined("a pattern with an invalid escape");
-            }
-        }
         return "(" + NativeSql.of(like.left()) + " LIKE " + NativeTypes.literal(pattern, like.right().dataType())
-                + (isEscaped ? " ESCAPE " + NativeTypes.literal(escape, like.right().dataType()) : "") + ")";
+                + (pattern.contains(escape) ? " ESCAPE " + NativeTypes.literal(escape, like.right().dataType()) : "") + ")";
     }
 }

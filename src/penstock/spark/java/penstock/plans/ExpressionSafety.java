@@ -72,12 +72,12 @@ public final class ExpressionSafety {
         } else if (expression instanceof BinaryArithmetic && !isSafe) {
             isSafe = arithmeticCannotFail((BinaryArithmetic) expression, name);
         } else if (expression instanceof Like) {
-            Like like = (Like) expression;
-            isSafe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
+            isSafe = hasValidPattern((Like) expression);
         } else if (name.equals("Sum") || name.equals("Average")) {
             isSafe = cannotOverflow(expression);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
-            isSafe = NumericTypes.isFloating(expression.dataType()) || expression.dataType() instanceof DecimalType;
+            DataType type = expression.dataType(); // Spark rounds a longer decimal to 34 digits, which may not fit
+            isSafe = NumericTypes.isFloating(type) || type instanceof DecimalType && ((DecimalType) type).precision() <= 34;
         } else if (name.equals("SpecifiedWindowFrame")) { // bounds of a RANGE frame are sums, which may overflow
             isSafe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
                     && !(Catalyst.last(expression) instanceof Literal);
@@ -95,6 +95,20 @@ public final class ExpressionSafety {
             isSafe = !NumericTypes.isFloating(Catalyst.first(expression).dataType());
         }
         return isSafe && cannotFail(expression.children());
+    }
+
+    /** Whether the pattern of LIKE is a constant in which each escape character precedes a wildcard or itself. */
+    public static boolean hasValidPattern(Like like) {
+        if (!(like.right() instanceof Literal)) {
+            return false;
+        }
+        String pattern = String.valueOf(((Literal) like.right()).value());
+        for (int i = pattern.indexOf(like.escapeChar()); i >= 0; i = pattern.indexOf(like.escapeChar(), i + 2)) {
+            if (i + 1 == pattern.length() || "%_".indexOf(pattern.charAt(i + 1)) < 0 && pattern.charAt(i + 1) != like.escapeChar()) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Whether a regular expression is a valid constant, and a group or replacement refers to groups that exist. */
