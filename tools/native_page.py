@@ -21,7 +21,7 @@ _INTRODUCTION = """# Expressions that DuckDB computes
 This page lists the scalar expressions of the registry `src/penstock/duckdb/expressions`, and is generated from it.
 Tests compare every entry with plain Spark over special and pseudo-random values, in both ANSI modes.
 
-* *Spark computes* names the constants and modes for which Spark computes the step. A decision of the job has the reason.
+* *Spark computes* names constants and modes for which Spark computes the step. A decision of the job has the reason.
 * *DuckDB fails for* names values that may differ. If a row has such a value, Spark computes the step instead.
 * In ANSI mode, an invalid value is an error of Spark. DuckDB then fails, and Spark raises its own error.
 * A condition, and a value of rows that an operator above may drop, must not be able to fail.

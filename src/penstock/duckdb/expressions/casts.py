@@ -198,7 +198,8 @@ def _date_of(date_format: str, pattern: str, text: str) -> Entry:
         (f"to_date({example}, '{date_format}')",),
         "date",
         constants={1: date_format},
-        reason="another date format than " + ", ".join(_DATE_FORMATS),
+        reason=f"another date format than {', '.join(_DATE_FORMATS)}, or a time zone that skipped a day",
+        zone_sensitive=True,
     )
 
 

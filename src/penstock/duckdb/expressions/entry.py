@@ -34,6 +34,9 @@ class Entry:
     must not be null. `mode` is the mode of errors (``ANSI``, ``LEGACY`` or ``TRY``) to which the entry is limited.
     `reason` says why Spark computes other constants or modes, or the expression as such.
 
+    `locale_sensitive` says whether some languages of Java change the result, and `zone_sensitive` whether time zones do
+    whose clocks skipped a day.
+
     `functions` are Spark's names of the expression, for the documentation. `examples` are SQL expressions over the
     columns of `tests.duckdb.expressions.values`, which tests compare with plain Spark.
     """
@@ -47,6 +50,7 @@ class Entry:
     mode: str = ""
     reason: str = ""
     locale_sensitive: bool = False
+    zone_sensitive: bool = False
 
     @property
     def name(self) -> str:
@@ -67,6 +71,7 @@ class Entry:
             "mode": self.mode,
             "reason": self.reason,
             "locale_sensitive": self.locale_sensitive,
+            "zone_sensitive": self.zone_sensitive,
         }
 
 

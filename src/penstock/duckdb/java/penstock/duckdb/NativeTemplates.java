@@ -1,5 +1,7 @@
 package penstock.duckdb;
 
+import java.time.ZoneId;
+import java.time.zone.ZoneOffsetTransition;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -14,6 +16,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -149,6 +152,9 @@ public final class NativeTemplates {
         if ((Boolean) entry.get("locale_sensitive") && OTHER_CASE_LANGUAGES.contains(Locale.getDefault().getLanguage())) {
             return false;
         }
+        if ((Boolean) entry.get("zone_sensitive") && skipsDay(((TimeZoneAwareExpression) expression).zoneId())) {
+            return false;
+        }
         for (Map.Entry<?, ?> constant : ((Map<?, ?>) entry.get("constants")).entrySet()) {
             Expression operand = (Expression) operands.get(Integer.parseInt((String) constant.getKey()));
             String value = constantText(operand);
@@ -157,6 +163,16 @@ public final class NativeTemplates {
             }
         }
         return true;
+    }
+
+    /** Whether the clocks of a zone skipped a day, such as 30 December 2011 in Samoa: Spark's casts turn it into the next. */
+    private static boolean skipsDay(ZoneId zone) {
+        for (ZoneOffsetTransition transition : zone.getRules().getTransitions()) {
+            if (transition.isGap() && transition.getDuration().toHours() >= 24) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Returns the text of a constant, null for null and for expressions that are not constant. */

@@ -118,6 +118,9 @@ public final class ExpressionSafety {
                 return false;
             }
         }
+        if (operands.get(1).toString().matches("(?s).*\\)[*+{].*")) { // Java's recursion may exceed the stack
+            return false;
+        }
         try {
             int groups = Pattern.compile(operands.get(1).toString()).matcher("").groupCount();
             return name.equals("RLike") || name.equals("RegExpExtract") && number((Expression) operands.get(2)).signum() >= 0
