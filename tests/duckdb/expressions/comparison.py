@@ -64,6 +64,20 @@ class Comparison:
             assert any(row[number + 1] is not None for row in expected), f"{sql} has no values"
         return differences
 
+    def declined(self, rows: pa.Table, excluded: Sequence[str] = ()) -> dict[str, str]:
+        """Return the expressions that DuckDB does not compute, with the reasons."""
+        path = self._write(rows)
+        plans = {sql: whole_query_plan(self.spark, self._query(path, [sql]), excluded) for sql in self.expressions}
+        return {sql: reason for sql, reason in plans.items() if isinstance(reason, str)}
+
+    def _write(self, rows: pa.Table) -> Path:
+        """Write the rows and a table of keys, with which queries join them; return the path of the rows."""
+        path = self.folder / "values.parquet"
+        pq.write_table(rows, path)
+        pq.write_table(rows.select(["n"]).rename_columns(["m"]), self.folder / "keys.parquet")
+        self.spark.read.parquet(str(self.folder / "keys.parquet")).createOrReplaceTempView("keys")
+        return path
+
     def _query(self, path: Path, expressions: Sequence[str]) -> DataFrame:
         self.spark.read.parquet(str(path)).createOrReplaceTempView("t")
         columns = ", ".join(f"{sql} as r{number}" for number, sql in enumerate(expressions))
@@ -71,10 +85,7 @@ class Comparison:
 
     def _computable_columns(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the operands of each expression, for rows on which DuckDB does not fail."""
-        path = self.folder / "values.parquet"
-        pq.write_table(rows, path)
-        pq.write_table(rows.select(["n"]).rename_columns(["m"]), self.folder / "keys.parquet")
-        self.spark.read.parquet(str(self.folder / "keys.parquet")).createOrReplaceTempView("keys")
+        path = self._write(rows)
         translated = self._translated(path)
         self._check_types(rows, self._query(path, self.expressions), translated)
         columns = {"n": rows["n"]}
@@ -98,9 +109,7 @@ class Comparison:
     def _translated(self, path: Path) -> list[str]:
         """Return the query of each expression in DuckDB's SQL, over the relation ``scan``."""
         plan = whole_query_plan(self.spark, self._query(path, self.expressions))
-        if isinstance(plan, str):
-            declined = {sql: whole_query_plan(self.spark, self._query(path, [sql])) for sql in self.expressions}
-            raise AssertionError({sql: reason for sql, reason in declined.items() if isinstance(reason, str)})
+        assert not isinstance(plan, str), plan
         (part,) = plan.parts
         columns = dict(re.findall(r'"(\w+)" AS (c\d+)', part.sql))
         values = re.split(r" AS c\d+(?:, | FROM )", part.sql)[1:][: len(self.expressions)]

@@ -35,23 +35,24 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
     with with_settings(spark, settings), pytest.MonkeyPatch.context() as patch:
         compute_all_natively(patch)
         yield spark
-    for name in ("t", "keys"):
-        spark.catalog.dropTempView(name)
 
 
 @pytest.mark.sample(5)
+@pytest.mark.usefixtures("views")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_special_values(session: SparkSession, tmp_path: Path, family: str) -> None:
     assert Comparison(session, tmp_path, EXAMPLES[family]).run(special_rows(1200)) == {}
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(1)
+@pytest.mark.usefixtures("views")
 def test_values_that_file_statistics_ignore(session: SparkSession, tmp_path: Path) -> None:
     examples = [sql for family in EXAMPLES.values() for sql in family if "double" in sql or "float" in sql]
     assert Comparison(session, tmp_path, examples).run(finite_rows()) == {}
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("views")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_values(session: SparkSession, tmp_path: Path, family: str) -> None:
     assert Comparison(session, tmp_path, EXAMPLES[family]).run(random_rows(100_000)) == {}

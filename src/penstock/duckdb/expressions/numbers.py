@@ -45,7 +45,8 @@ def _rounded_double(digits: int) -> Entry:
     }
     sql = cases(branches, "a number of many digits")
     example = "round(double1)" if digits == 0 else f"round(double1, {digits})"
-    return Entry("Round(double, int)", sql, "round", (example,), constants={1: str(digits)})
+    reason = f"a number of digits that is not constant, negative, or above {_MAX_ROUNDED_DIGITS}"
+    return Entry("Round(double, int)", sql, "round", (example,), constants={1: str(digits)}, reason=reason)
 
 
 ENTRIES = (
@@ -90,6 +91,7 @@ ENTRIES = (
         "round",
         ("round(dec1, 1)", "round(dec1)", "round(wide1, 3)", "round(dec1, 5)"),
         constants={1: r"\d{1,2}"},
+        reason="a number of digits that is not constant, or negative",
     ),
     Entry(
         f"Round({INTEGERS}, int)",

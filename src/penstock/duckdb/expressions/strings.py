@@ -206,16 +206,11 @@ ENTRIES = (
     Entry("Hex(string)", "hex($0)", "hex", ("hex(str1)",)),
     Entry(
         "Base64.encode(Cast(string), boolean)",
-        "to_base64(encode($0))",
-        "base64",
-        constants={1: "false"},
-    ),
-    Entry(
-        "Base64.encode(Cast(string), boolean)",
         cases({"strlen($0) <= 57": "to_base64(encode($0))"}, "a text of several lines"),
         "base64",
         ("base64(str1)",),
         constants={1: "true"},
+        reason="base64 in a single line",
     ),
     Entry(
         "Levenshtein(string, string)",
