@@ -1,6 +1,6 @@
 package penstock.duckdb;
 
-import java.util.Set;
+import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -12,12 +12,12 @@ import penstock.plans.NumericTypes;
 
 /** Arithmetic in DuckDB's SQL: the same result as in Spark, or an error; see `NativeSql`. */
 final class NativeArithmetic {
-    private static final Set<String> OPERATIONS = Catalyst.words("Add Subtract Multiply");
+    private static final Map<String, Object> OPERATORS = Catalyst.pairs("Add + Subtract - Multiply *");
 
     static String of(BinaryArithmetic operation) throws NativeSql.Declined {
         String name = Catalyst.name(operation);
         String type = NativeTypes.nameOf(operation.dataType());
-        if (NumericTypes.overflowMode(operation).equals("TRY") || !name.equals("Divide") && !OPERATIONS.contains(name)) {
+        if (NumericTypes.overflowMode(operation).equals("TRY") || !name.equals("Divide") && !OPERATORS.containsKey(name)) {
             throw new NativeSql.Declined("expression " + name);
         }
         Expression left = Catalyst.first(operation);
@@ -33,13 +33,13 @@ final class NativeArithmetic {
         if (operation.dataType() instanceof DecimalType) {
             checkScale(operation, name);
         } else if (NumericTypes.isInteger(operation.dataType())) {
-            String result = "(" + NativeSql.of(left) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(right) + ")";
+            String result = "(" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ")";
             // `greatest` stops DuckDB from rewriting i + 1 < 10 to i < 9 and sum(i + 1) to sum(i) + count(i).
             return left instanceof Literal || right instanceof Literal ? "greatest" + result : result;
         } else if (!Catalyst.type(operation).equals("double")) {
             throw new NativeSql.Declined("arithmetic of " + Catalyst.type(operation));
         }
-        return "CAST((" + NativeSql.of(left) + " " + NativeSql.OPERATORS.get(name) + " " + NativeSql.of(right) + ") AS " + type + ")";
+        return "CAST((" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ") AS " + type + ")";
     }
 
     /** Checks that DuckDB computes the same decimal as Spark, or raises an error. */

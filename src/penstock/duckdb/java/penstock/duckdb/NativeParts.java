@@ -28,8 +28,13 @@ import penstock.plans.Catalyst;
 
 /** Finds the parts of a physical plan that DuckDB can run; see `duckdb/parts.py`. */
 public final class NativeParts {
-    /** Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns. */
-    public Answer find(SparkPlan plan) throws JsonProcessingException {
+    /**
+     * Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns.
+     *
+     * @param excluded names of expressions that Spark must compute, in lower case
+     */
+    public Answer find(SparkPlan plan, List<?> excluded) throws JsonProcessingException {
+        NativeTemplates.exclude(excluded);
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
         visit(plan, null, facts, handles);

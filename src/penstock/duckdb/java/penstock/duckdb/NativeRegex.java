@@ -1,0 +1,361 @@
+package penstock.duckdb;
+
+import java.util.Locale;
+import java.util.Map;
+
+import penstock.plans.Catalyst;
+
+/**
+ * Translates regular expressions of Java to RE2, which DuckDB uses: the subset for which both find the same matches.
+ *
+ * Both take the leftmost match, and prefer alternatives and repetitions in the same order. Their classes, anchors and
+ * line terminators differ, so those are written out, or `guarded` makes DuckDB fail for the texts that matter.
+ */
+final class NativeRegex {
+    /** Instead of the number of a group: no group captures. */
+    static final int NO_GROUPS = -1;
+    /** Instead of the number of a group: all groups capture. */
+    static final int ALL_GROUPS = -2;
+    /** The characters of a class, and all others; `\s` of Java includes the vertical tab. */
+    private static final Map<String, Object> CLASSES = Catalyst.pairs("d 0-9 w A-Za-z0-9_ s \\x09-\\x0d\\x20 D \\x00-/:-\\x{10FFFF} "
+            + "W \\x00-/:-@\\[-\\^`{-\\x{10FFFF} S \\x00-\\x08\\x0e-\\x1f!-\\x{10FFFF}");
+    private static final Map<String, Object> CONTROLS = Catalyst.pairs("t 9 n 10 f 12 r 13 a 7 e 27");
+    private static final String TERMINATORS = "\\n\\r\\x{85}\\x{2028}\\x{2029}";
+    private static final int MAX_REPETITIONS = 1000;
+
+    private final String pattern;
+    private final int selectedGroup;
+    private final boolean ignoresCase;
+    private final StringBuilder sql = new StringBuilder();
+    private int position;
+    private int groups;
+    /** Whether nothing precedes the position in the pattern, and whether nothing may follow it. */
+    private boolean isAtStart = true;
+    private boolean isAtEnd;
+    private boolean hasEnd;
+    private boolean hasWordBoundary;
+    private final boolean isNullable;
+
+    /** @param selectedGroup the only group that captures (0 is the whole match), `NO_GROUPS` or `ALL_GROUPS` */
+    NativeRegex(String pattern, int selectedGroup) throws NativeSql.Declined {
+        ignoresCase = pattern.startsWith("(?i)");
+        this.pattern = ignoresCase ? pattern.substring(4) : pattern;
+        this.selectedGroup = selectedGroup;
+        isNullable = alternatives();
+        if (position < this.pattern.length()) {
+            throw declined("an unmatched parenthesis");
+        }
+        if (selectedGroup > groups) {
+            throw declined("a group that does not exist");
+        }
+    }
+
+    /** Returns the pattern for RE2; a selected group is the first, as others do not capture. */
+    String sql() {
+        return selectedGroup == 0 ? "(" + sql + ")" : sql.toString();
+    }
+
+    /** Returns SQL that fails for texts on which the matches may differ. */
+    String guarded(String value, String text) {
+        String condition = hasWordBoundary ? "strlen(" + text + ") <> length(" + text + ")" : "";
+        if (hasEnd) { // Java's $ also matches before a final line terminator
+            condition += (hasWordBoundary ? " OR " : "") + "regexp_matches(" + text + ", '[" + TERMINATORS + "]\\z')";
+        }
+        return condition.isEmpty() ? value : "(CASE WHEN " + condition + " THEN error('a text that is matched differently') ELSE " + value + " END)";
+    }
+
+    /** Returns a replacement of Java in RE2's syntax. */
+    String replacement(String text) throws NativeSql.Declined {
+        if (isNullable) { // after a match, Java also replaces the empty text that follows
+            throw declined("a replacement of empty matches");
+        }
+        StringBuilder result = new StringBuilder();
+        for (int i = 0; i < text.length(); i++) {
+            char character = text.charAt(i);
+            boolean isSpecial = character == '$' || character == '\\';
+            if (isSpecial && i + 1 == text.length()) {
+                throw declined("an incomplete replacement");
+            }
+            if (character == '$') {
+                char digit = text.charAt(++i);
+                if (digit < '0' || digit > '9' || digit - '0' > groups || groups > 9) {
+                    throw declined("a replacement by a named or missing group");
+                }
+                result.append('\\').append(digit);
+            } else {
+                char literal = isSpecial ? text.charAt(++i) : character;
+                result.append(literal == '\\' ? "\\\\" : String.valueOf(literal));
+            }
+        }
+        return result.toString();
+    }
+
+    /** Translates alternatives up to the end or a closing parenthesis; returns whether they match the empty text. */
+    private boolean alternatives() throws NativeSql.Declined {
+        boolean isStart = isAtStart;
+        boolean isNullableAlternative = sequence();
+        boolean hasEndAnchor = isAtEnd;
+        while (peek() == '|') {
+            sql.append('|');
+            position++;
+            isAtStart = isStart;
+            isAtEnd = false;
+            isNullableAlternative |= sequence();
+            hasEndAnchor |= isAtEnd;
+        }
+        isAtEnd = hasEndAnchor;
+        return isNullableAlternative;
+    }
+
+    private boolean sequence() throws NativeSql.Declined {
+        boolean isEmpty = true;
+        while (position < pattern.length() && peek() != '|' && peek() != ')') {
+            if (isAtEnd) {
+                throw declined("something after the end of the text");
+            }
+            int groupsBefore = groups;
+            boolean isNullableAtom = atom();
+            isAtStart = false;
+            isEmpty &= quantified(isNullableAtom, groups > groupsBefore);
+        }
+        return isEmpty;
+    }
+
+    /** Translates an atom; returns whether it matches the empty text. */
+    private boolean atom() throws NativeSql.Declined {
+        int character = next();
+        switch (character) {
+            case '(':
+                return group();
+            case '[':
+                characterClass();
+                return false;
+            case '.':
+                sql.append("[^").append(TERMINATORS).append(']');
+                return false;
+            case '^':
+                return start();
+            case '$':
+                return end(true);
+            case '\\':
+                return escape();
+            case '*': case '+': case '?': case '{':
+                throw declined("a repetition of nothing");
+            default:
+                literal(character);
+                return false;
+        }
+    }
+
+    private boolean start() throws NativeSql.Declined {
+        if (!isAtStart) { // RE2 finds wrong matches of x^
+            throw declined("something before the start of the text");
+        }
+        sql.append("\\A");
+        return true;
+    }
+
+    private boolean end(boolean isBeforeTerminator) {
+        isAtEnd = true;
+        hasEnd |= isBeforeTerminator;
+        sql.append("\\z");
+        return true;
+    }
+
+    private boolean group() throws NativeSql.Declined {
+        boolean isCapturing = true;
+        if (peek() == '?') {
+            if (!pattern.startsWith("?:", position)) {
+                throw declined("look-around, flags, or named groups");
+            }
+            position += 2;
+            isCapturing = false;
+        }
+        if (isCapturing) {
+            groups++;
+        }
+        sql.append(isCapturing && (selectedGroup == ALL_GROUPS || selectedGroup == groups) ? "(" : "(?:");
+        boolean isNullableGroup = alternatives();
+        if (peek() != ')') {
+            throw declined("an unmatched parenthesis");
+        }
+        position++;
+        sql.append(')');
+        return isNullableGroup;
+    }
+
+    /** Translates the repetition of an atom, if there is one; returns whether it may be empty. */
+    private boolean quantified(boolean isNullableAtom, boolean hasGroup) throws NativeSql.Declined {
+        int start = position;
+        boolean isOptional = peek() == '?';
+        boolean mayBeEmpty = peek() == '*' || peek() == '?';
+        if (peek() == '{') {
+            int end = pattern.indexOf('}', position);
+            String bounds = end < 0 ? "" : pattern.substring(position + 1, end);
+            if (!bounds.matches("\\d{1,4}(,(\\d{1,4})?)?")) {
+                throw declined("a repetition that is not a number");
+            }
+            for (String bound : bounds.split(",")) {
+                if (Integer.parseInt(bound) > MAX_REPETITIONS) {
+                    throw declined("more than " + MAX_REPETITIONS + " repetitions");
+                }
+            }
+            mayBeEmpty = Integer.parseInt(bounds.split(",")[0]) == 0;
+            position = end + 1;
+        } else if (mayBeEmpty || peek() == '+') {
+            position++;
+        } else {
+            return isNullableAtom;
+        }
+        if (peek() == '?') { // lazy
+            position++;
+        }
+        if (isNullableAtom) {
+            throw declined("a repetition of something that may be empty");
+        }
+        if (hasGroup && !isOptional && (selectedGroup > 0 || selectedGroup == ALL_GROUPS)) { // which repetition a group captures may differ
+            throw declined("a repeated group");
+        }
+        if (peek() == '+' || peek() == '*' || peek() == '?' || peek() == '{') {
+            throw declined("a possessive repetition");
+        }
+        sql.append(pattern, start, position);
+        return mayBeEmpty;
+    }
+
+    /** Translates what follows a backslash outside of a class; returns whether it matches the empty text. */
+    private boolean escape() throws NativeSql.Declined {
+        int character = next();
+        if (CLASSES.containsKey(text(character))) {
+            sql.append('[').append(CLASSES.get(text(character))).append(']');
+            return false;
+        }
+        if (character == 'A') {
+            return start();
+        }
+        if (character == 'z' || character == 'Z') {
+            return end(character == 'Z');
+        }
+        if (character == 'b' || character == 'B') {
+            hasWordBoundary = true;
+            sql.append('\\').append((char) character);
+            return true;
+        }
+        literal(escaped(character));
+        return false;
+    }
+
+    /** Returns the character that an escape stands for. */
+    private int escaped(int character) throws NativeSql.Declined {
+        Object control = CONTROLS.get(text(character));
+        if (control != null) {
+            return Integer.parseInt((String) control);
+        }
+        if (character == 'x' || character == 'u') {
+            int digits = character == 'x' ? 2 : 4;
+            String code = pattern.substring(Math.min(position, pattern.length()), Math.min(position + digits, pattern.length()));
+            if (!code.matches("[0-9A-Fa-f]{" + digits + "}") || code.toLowerCase(Locale.ROOT).matches("d[89a-f]..")) {
+                throw declined("an unusual escape");
+            }
+            position += digits;
+            return Integer.parseInt(code, 16);
+        }
+        if (character > 127 || Character.isLetterOrDigit(character)) {
+            throw declined("the escape \\" + text(character));
+        }
+        return character;
+    }
+
+    private void characterClass() throws NativeSql.Declined {
+        sql.append('[');
+        if (peek() == '^') {
+            sql.append('^');
+            position++;
+        }
+        if (peek() == ']') {
+            throw declined("a class that begins with a bracket");
+        }
+        while (peek() != ']') {
+            int first = member();
+            if (first < 0) {
+                if (peek() == '-') {
+                    throw declined("a range of classes");
+                }
+                continue;
+            }
+            int last = first;
+            if (peek() == '-' && !pattern.startsWith("-]", position)) {
+                position++;
+                last = member();
+                if (last < first) {
+                    throw declined("an unusual range");
+                }
+            }
+            range(first, last);
+            if (ignoresCase) { // Java ignores the case of ASCII letters only
+                range(Math.max(first, 'a') - 32, Math.min(last, 'z') - 32);
+                range(Math.max(first, 'A') + 32, Math.min(last, 'Z') + 32);
+            }
+        }
+        position++;
+        sql.append(']');
+    }
+
+    /** Returns the next character of a class; translates a nested class such as `\d`, and returns -1. */
+    private int member() throws NativeSql.Declined {
+        int character = next();
+        if (character == '[' || character == '&' && peek() == '&') {
+            throw declined("a nested class");
+        }
+        if (character != '\\') {
+            return character;
+        }
+        int escape = next();
+        if (CLASSES.containsKey(text(escape))) {
+            sql.append(CLASSES.get(text(escape)));
+            return -1;
+        }
+        return escaped(escape);
+    }
+
+    private void range(int first, int last) {
+        if (first <= last) {
+            sql.append(code(first)).append(first == last ? "" : "-" + code(last));
+        }
+    }
+
+    private void literal(int character) {
+        boolean isLetter = character < 128 && Character.isLetter(character);
+        if (ignoresCase && isLetter) {
+            sql.append('[').append((char) (character | 32)).append((char) (character & ~32)).append(']');
+        } else {
+            sql.append(code(character));
+        }
+    }
+
+    private static String code(int character) {
+        boolean isPlain = character > 159 && character < 0xD800 || character < 128 && Character.isLetterOrDigit(character);
+        return isPlain ? text(character) : "\\x{" + Integer.toHexString(character) + "}";
+    }
+
+    private static String text(int character) {
+        return new String(Character.toChars(character));
+    }
+
+    private int peek() {
+        return position < pattern.length() ? pattern.codePointAt(position) : -1;
+    }
+
+    private int next() throws NativeSql.Declined {
+        int character = peek();
+        if (character < 0) {
+            throw declined("an unexpected end");
+        }
+        position += Character.charCount(character);
+        return character;
+    }
+
+    private static NativeSql.Declined declined(String reason) {
+        return new NativeSql.Declined("a regular expression with " + reason);
+    }
+}
