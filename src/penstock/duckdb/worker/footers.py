@@ -81,6 +81,11 @@ class Footer:
         """The number of rows."""
         return sum(group.rows for group in self.row_groups)
 
+    @property
+    def has_nan_statistics(self) -> bool:
+        """Whether statistics show NaN: for Parquet's Java writer, NaN is a maximum, which its reader ignores."""
+        return self.writer.startswith("parquet-mr ")
+
     def row_groups_in(self, file: FileRange) -> list[RowGroup]:
         """Return the row groups whose first column starts in a file range."""
         return [group for group in self.row_groups if file.start <= group.start_byte < file.start + file.length]

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -91,7 +92,7 @@ final class NativeScan {
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM " + name;
     }
 
-    /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
+    /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates. */
     private static void checkFilter(Expression expression) throws NativeSql.Declined {
         boolean isDate = expression.dataType().catalogString().equals("date");
         if (isDate && expression instanceof Literal) {
@@ -105,10 +106,36 @@ final class NativeScan {
                 NativeTypes.literal(day, ((InSet) expression).child().dataType());
             }
         }
-        boolean compares = expression instanceof BinaryComparison || expression instanceof In || expression instanceof InSet;
-        if (compares && NumericTypes.isFloating(Catalyst.first(expression).dataType())) { // file statistics ignore NaN
-            throw new NativeSql.Declined("a filter of files by floating-point numbers");
+    }
+
+    /**
+     * Returns the floating-point columns by which Spark's Parquet filters may skip row groups.
+     *
+     * The keys are names; a value says whether a column may be compared with zero.
+     */
+    static Map<String, Object> comparedColumns(FileSourceScanExec scan) {
+        Map<String, Object> columns = new TreeMap<>();
+        for (Expression part : Catalyst.parts(scan.dataFilters())) {
+            boolean compares = part instanceof BinaryComparison || part instanceof In || part instanceof InSet;
+            for (Expression column : compares ? Catalyst.each(part.references().toSeq()) : new ArrayList<Attribute>()) {
+                String name = ((Attribute) column).name();
+                if (NumericTypes.isFloating(column.dataType())) {
+                    columns.put(name, Boolean.TRUE.equals(columns.get(name)) || mayCompareZero(part));
+                }
+            }
         }
+        return columns;
+    }
+
+    private static boolean mayCompareZero(Expression comparison) {
+        for (Expression operand : Catalyst.each(comparison.children())) {
+            Object value = operand instanceof Literal ? ((Literal) operand).value() : null;
+            boolean isNonzero = value instanceof Number && ((Number) value).doubleValue() != 0;
+            if (!isNonzero && !(operand instanceof Attribute)) {
+                return true;
+            }
+        }
+        return comparison instanceof InSet;
     }
 
     /** Returns the names and types of the columns read from files, or of the partition columns. */

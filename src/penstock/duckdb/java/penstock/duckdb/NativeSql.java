@@ -23,7 +23,6 @@ import scala.collection.immutable.Seq;
 
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
-import penstock.plans.NumericTypes;
 
 /**
  * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
@@ -117,11 +116,15 @@ final class NativeSql {
             NativeConditions.check(expression);
         }
         if (OPERATORS.containsKey(name)) {
-            checkOrdered(children);
+            checkSameTypes(children);
             return "(" + at(children, 0) + " " + OPERATORS.get(name) + " " + at(children, 1) + ")";
         }
-        if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
+        if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")
+                || name.equals("KnownFloatingPointNormalized")) {
             return at(children, 0);
+        }
+        if (name.equals("NormalizeNaNAndZero")) {
+            return NativeTypes.normalized(at(children, 0), expression.dataType());
         }
         if (name.equals("Not")) {
             return "(NOT " + at(children, 0) + ")";
@@ -131,12 +134,12 @@ final class NativeSql {
             return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (name.equals("EqualNullSafe")) {
-            checkComparable(children);
+            checkSameTypes(children);
             return "(" + at(children, 0) + " IS NOT DISTINCT FROM " + at(children, 1) + ")";
         }
         if (name.equals("In")) {
             NativeConditions.check(expression);
-            checkComparable(children);
+            checkSameTypes(children);
             return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size())) + "))";
         }
         if (name.equals("Coalesce")) {
@@ -151,7 +154,7 @@ final class NativeSql {
     }
 
     static void checkKeys(Expression left, Expression right) throws Declined {
-        checkComparable(Arrays.<Object>asList(left, right));
+        checkSameTypes(Arrays.<Object>asList(left, right));
         if (!ExpressionSafety.cannotFail(left) || !ExpressionSafety.cannotFail(right)) {
             throw new Declined("a key that may fail");
         }
@@ -186,26 +189,6 @@ final class NativeSql {
         return sql.toString();
     }
 
-    /** Checks operands. Declines floating-point values of floating-point columns, as file statistics ignore NaN. */
-    private static void checkOrdered(List<?> values) throws Declined {
-        for (Object value : values) {
-            for (Expression column : Catalyst.each(((Expression) value).references().toSeq())) {
-                if (NumericTypes.isFloating(column.dataType())) {
-                    checkComparable(values);
-                }
-            }
-        }
-        checkSameTypes(values);
-    }
-
-    /** Checks that values can be compared. Floating-point values cannot, as file statistics ignore NaN. */
-    private static void checkComparable(List<?> values) throws Declined {
-        checkSameTypes(values);
-        if (NumericTypes.isFloating(((Expression) values.get(0)).dataType())) {
-            throw new Declined("a comparison of floating-point numbers");
-        }
-    }
-
     static void checkSameTypes(List<?> values) throws Declined {
         String first = Catalyst.type((Expression) values.get(0));
         for (Object value : values) {
@@ -217,7 +200,6 @@ final class NativeSql {
 
     private static String inSet(InSet in) throws Declined {
         List<?> values = Catalyst.each(in.hset().toSeq());
-        checkComparable(Catalyst.each(in.children()));
         if (values.size() > MAX_LIST_VALUES || values.isEmpty()) {
             throw new Declined("a list of " + values.size() + " values");
         }

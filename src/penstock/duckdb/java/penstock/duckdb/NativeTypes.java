@@ -7,6 +7,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.plans.Catalyst;
+import penstock.plans.NumericTypes;
 
 /** The types and values that DuckDB and Spark share, and the bounds of exact arithmetic; see `NativeSql`. */
 final class NativeTypes {
@@ -55,10 +56,14 @@ final class NativeTypes {
             }
             return "(DATE '1970-01-01' + " + text + ")";
         }
-        if ((name.equals("FLOAT") || name.equals("DOUBLE")) && !Double.isFinite(((Number) value).doubleValue())) {
-            throw new NativeSql.Declined("a number that is not finite");
-        }
         return "CAST('" + text + "' AS " + name + ")";
+    }
+
+    /** Returns a value as a key: all NaN are the same, and negative zero is zero, as in Spark. Other types are unchanged. */
+    static String normalized(String sql, DataType type) throws NativeSql.Declined {
+        String name = nameOf(type);
+        return !NumericTypes.isFloating(type) ? sql
+                : "(CASE WHEN " + sql + " = 0 THEN CAST(0 AS " + name + ") WHEN isnan(" + sql + ") THEN CAST('NaN' AS " + name + ") ELSE " + sql + " END)";
     }
 
     /** Returns a date, or an error if DuckDB reads it as infinite: an infinite date has no year and no next day. */

@@ -17,7 +17,6 @@ import scala.collection.immutable.Seq;
 
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
-import penstock.plans.NumericTypes;
 
 /** Window functions, and the first rows in a sort order (top N), in DuckDB's SQL; see `NativeQuery`. */
 final class NativeWindows {
@@ -31,7 +30,7 @@ final class NativeWindows {
                 throw new NativeSql.Declined("an expression with window functions");
             }
             WindowExpression expression = (WindowExpression) alias.child();
-            String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns");
+            String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
             String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orderBy(plan.orderSpec()) + frame(expression) + ")";
             sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
         }
@@ -54,8 +53,8 @@ final class NativeWindows {
         StringBuilder keys = new StringBuilder();
         for (SortOrder key : Catalyst.each(orders)) {
             Expression value = key.child();
-            if (NumericTypes.isFloating(value.dataType()) || !ExpressionSafety.cannotFail(value)) {
-                throw new NativeSql.Declined("sorting by " + Catalyst.type(value)); // also for keys that may fail
+            if (!ExpressionSafety.cannotFail(value)) {
+                throw new NativeSql.Declined("sorting by a value that may fail");
             }
             keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
