@@ -90,6 +90,24 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "SELECT g, max(s) about_0 FROM (SELECT g, sum(y) OVER (PARTITION BY f ORDER BY x, y) s FROM special) GROUP BY g",
         (SINGLE,),
     ),
+    "offsets in windows": (
+        (
+            "SELECT g, max(a) a, min(b) b, max(c) c, max(d) d, max(e) about_0, max(h) h, min(k) k, max(m) m FROM (SELECT g, "
+            "lag(y) OVER w a, lead(y, 2, 7D) OVER w b, ntile(4) OVER w c, percent_rank() OVER w d, avg(y) OVER (PARTITION BY g "
+            "ORDER BY n ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) e, first_value(y) OVER w h, nth_value(y, 2) OVER w k, "
+            "last_value(y, true) OVER (PARTITION BY g ORDER BY n ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) m "
+            "FROM ordinary WINDOW w AS (PARTITION BY g ORDER BY n)) GROUP BY g"
+        ),
+        (SINGLE,),
+    ),
+    "any row of a group": (
+        "SELECT g, first(h) a, last(h) b, any_value(h, true) c, min_by(h, y) d FROM (SELECT g, g % 7 h, y FROM ordinary) GROUP BY g",
+        (SINGLE,),
+    ),
+    "bits": (
+        "SELECT g, bit_and(i) a, bit_or(i) b, bit_xor(i) c, bool_and(i > 1) d, any(i > 1) e FROM special GROUP BY g",
+        BOTH,
+    ),
     "the first rows": ("SELECT x, count(*) n FROM special GROUP BY x ORDER BY x DESC LIMIT 4", (SINGLE,)),
     "join keys": (
         (
@@ -108,6 +126,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "conditions on rows": ("SELECT g, count(*) n FROM by_spark WHERE x > 1 AND y <= 0.75 GROUP BY g", BOTH),
     "conditions on row groups without NaN": ("SELECT g, count(*) n FROM ordinary WHERE x >= 3 GROUP BY g", BOTH),
     "conditions on row groups with NaN": ("SELECT g, count(*) n FROM special WHERE x > 1.5 GROUP BY g", ()),
+    "the first of sorted rows": (
+        "SELECT first(g) a, last(y) b FROM (SELECT * FROM ordinary ORDER BY y DESC, n LIMIT 50)",
+        (),
+    ),
     "a list of zeros": ("SELECT g, count(*) n FROM by_spark WHERE x IN (0D, 3D) GROUP BY g", ()),
     "at least zero": ("SELECT g, count(*) n FROM by_spark WHERE x >= 0 GROUP BY g", ()),
 }

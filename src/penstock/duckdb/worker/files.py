@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.duckdb.worker.engine import NotNativeError, quote_literal
-from penstock.duckdb.worker.footers import read_footer
+from penstock.duckdb.worker.footers import INT96, read_footer
 
 if TYPE_CHECKING:
     from penstock.duckdb.worker.columns import Column
@@ -51,8 +51,8 @@ class Files:
 
     `read_columns` are stored in the files; there may be none. `rebase_mode` is Spark's ``datetimeRebaseModeInRead``,
     which applies to files that do not name their writer. `partition_columns` have their values in names of folders.
-    `compared_columns` are the floating-point columns by which Spark's Parquet reader may skip row groups, and whether
-    they may be compared with zero.
+    `compared_columns` are the floating-point and time columns by which Spark's Parquet reader may skip row groups, and
+    whether they may be compared with zero, or with a fraction of a millisecond.
     """
 
     read_columns: tuple[Column, ...]
@@ -78,7 +78,7 @@ class Files:
 
     def _empty_query(self) -> str:
         columns = (*self.read_columns, *self.partition_columns)
-        nulls = [f"CAST(NULL AS {column.type}) AS {_quoted(column.name)}" for column in columns]
+        nulls = [f"CAST(NULL AS {column.sql_type}) AS {_quoted(column.name)}" for column in columns]
         return "SELECT " + (", ".join(nulls) or _NO_COLUMNS) + " LIMIT 0"
 
     def _select_list(self, file: FileRange, footer: Footer) -> str:
@@ -95,6 +95,11 @@ class Files:
         row groups by such a column, these values are errors.
         """
         name = _quoted(column.name)
+        stored_type = footer.stored_type(column.name)
+        if stored_type.startswith("timestamp[ms") and self.compared_columns.get(column.name):
+            raise NotNativeError(f"{column.name} is stored in milliseconds, so Spark's reader rounds a condition")
+        if column.type == "timestamp" and stored_type == INT96:
+            return f"make_timestamptz(epoch_us({name}))"
         if column.type not in {"float", "double"}:
             return name
         value = f"greatest({name})"

@@ -12,6 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.types.DecimalType;
 
 import scala.Product;
@@ -24,6 +26,8 @@ import penstock.plans.NumericTypes;
 final class NativeLogicalAggregate {
     /** Functions with the same result in DuckDB, in any order of the rows. */
     static final Map<String, Object> SIMPLE_FUNCTIONS = Catalyst.pairs("Min min Max max BitAndAgg bit_and BitOrAgg bit_or BitXorAgg bit_xor");
+    /** Functions that return the value of any row, unless the rows are sorted. */
+    private static final Set<String> ARBITRARY = Catalyst.words("First Last");
     /** Expressions that Spark adds around floating-point keys. */
     private static final Set<String> KEY_WRAPPERS = Catalyst.words("KnownFloatingPointNormalized NormalizeNaNAndZero");
 
@@ -40,10 +44,22 @@ final class NativeLogicalAggregate {
             }
             Expression value = ((Alias) element).child();
             AggregateExpression function = value instanceof AggregateExpression ? (AggregateExpression) value : null;
+            if (function != null && ARBITRARY.contains(Catalyst.name(function.aggregateFunction())) && hasSortedRows(plan.child())) {
+                throw new NativeSql.Declined("a value of sorted rows");
+            }
             String sql = function == null ? NativeSql.of(value) : of(function, NativePartialAggregate.filter(function));
             columns.append(sql).append(" AS c").append(((Alias) element).exprId().id());
         }
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM (" + rows + ")" + (groups.isEmpty() ? "" : " GROUP BY " + groups);
+    }
+
+    private static boolean hasSortedRows(LogicalPlan plan) {
+        for (LogicalPlan node : Catalyst.nodes(plan)) {
+            if (node instanceof Sort) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Returns key columns, separated by commas and normalized on request; declines other expressions. */
@@ -81,7 +97,7 @@ final class NativeLogicalAggregate {
         if (name.equals("MinBy") || name.equals("MaxBy")) { // of the rows with the same order, Spark returns any
             return (name.equals("MinBy") ? "arg_min_null(" : "arg_max_null(") + NativeSql.list(arguments) + ")" + suffix;
         }
-        if (name.equals("First") || name.equals("Last")) {
+        if (ARBITRARY.contains(name)) {
             return arbitrary(function, suffix);
         }
         if (name.equals("HyperLogLogPlusPlus")) {

@@ -35,7 +35,7 @@ final class NativeSql {
     /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
     private static final int MAX_LIST_VALUES = 10_000;
     /** Maximum characters of an expression: casts and quotients repeat their operands. Planning a million takes 3 s. */
-    private static final int MAX_CHARACTERS = 50_000;
+    private static final int MAX_CHARACTERS = 100_000;
 
     /** Thrown if an expression or plan is not supported, with the reason. */
     static final class Declined extends Exception {
@@ -93,6 +93,10 @@ final class NativeSql {
         }
         if (expression instanceof Literal) {
             return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
+        }
+        String timeFunction = NativeTimes.of(expression);
+        if (timeFunction != null) {
+            return timeFunction;
         }
         if (expression instanceof Cast) {
             return NativeCasts.of((Cast) expression, at(children, 0));

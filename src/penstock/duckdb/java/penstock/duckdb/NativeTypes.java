@@ -12,13 +12,15 @@ import penstock.plans.NumericTypes;
 /** The types and values that DuckDB and Spark share, and the bounds of exact arithmetic; see `NativeSql`. */
 final class NativeTypes {
     private static final Map<String, Object> TYPES = Catalyst.pairs("boolean BOOLEAN tinyint TINYINT smallint SMALLINT int INTEGER "
-            + "bigint BIGINT float FLOAT double DOUBLE date DATE string VARCHAR");
+            + "bigint BIGINT float FLOAT double DOUBLE date DATE string VARCHAR timestamp TIMESTAMPTZ timestamp_ntz TIMESTAMP");
     /** 5 and 14 October 1582, in days since 1970: the gap between the Julian and the Gregorian calendar. */
     private static final long GAP_START = -141_437;
     private static final long GAP_END = -141_428;
     /** 1 January of the year 1, and 31 December of the year 9999. */
     private static final long FIRST_DAY = -719_162;
     private static final long LAST_DAY = 2_932_896;
+    /** 1 January 1900 in UTC, in microseconds since 1970. */
+    private static final long FIRST_INSTANT = -2_208_988_800_000_000L;
     static final String TWO_TO_63 = "9223372036854775808::HUGEINT";
     private static final String TWO_TO_64 = "18446744073709551616::HUGEINT";
 
@@ -56,6 +58,15 @@ final class NativeTypes {
             }
             return "(DATE '1970-01-01' + " + text + ")";
         }
+        if (name.startsWith("TIMESTAMP")) {
+            boolean isLocal = name.equals("TIMESTAMP");
+            long micros = Long.parseLong(text);
+            // Until 1900, Spark's Parquet filters shift some instants, as calendars and offsets differed.
+            if (micros < (isLocal ? NativeZones.FIRST_TIME : FIRST_INSTANT) || micros > NativeZones.LAST_TIME) {
+                throw new NativeSql.Declined("a time before 1900, or after the year 9999");
+            }
+            return (isLocal ? "make_timestamp(" : "make_timestamptz(") + micros + ")";
+        }
         return "CAST('" + text + "' AS " + name + ")";
     }
 
@@ -68,7 +79,7 @@ final class NativeTypes {
 
     /** Returns a date, or an error if DuckDB reads it as infinite: an infinite date has no year and no next day. */
     static String finite(String date) {
-        return "CASE WHEN isinf(" + date + ") THEN error('a date that DuckDB reads as infinite') ELSE " + date + " END";
+        return date.startsWith("CAST(make_timestamp(") ? date : "CASE WHEN isinf(" + date + ") THEN error('a date that DuckDB reads as infinite') ELSE " + date + " END";
     }
 
     /** Returns the lowest 64 bits of an integer of any size as a signed bigint. */

@@ -25,6 +25,7 @@ public final class ExpressionSafety {
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
             + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
             + "UnscaledValue MakeDecimal " // the optimizer uses these two for sums that fit their type
+            + "Hour Minute Second UnixMicros UnixMillis UnixSeconds TruncTimestamp PreciseTimestampConversion "
             + "Empty2Null " // Spark applies it to partition columns
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
@@ -94,6 +95,9 @@ public final class ExpressionSafety {
         }
         if (source instanceof DecimalType) {
             return NumericTypes.isFloating(cast.dataType()) || targetName.equals("string");
+        }
+        if (sourceName.startsWith("timestamp")) {
+            return targetName.equals("date") || targetName.equals("string") || targetName.equals("bigint");
         }
         if (!CONVERTIBLE.contains(sourceName) || !CONVERTIBLE.contains(targetName)) {
             return false;
