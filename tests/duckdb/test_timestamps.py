@@ -50,6 +50,8 @@ MOMENTS = [
     ],
     *["2048-11-01T06:00:00", "9999-12-30T09:00:00"],
 ]
+MIDNIGHT_CHANGES = {"America/Havana"}
+"""Zones that set the clock back at midnight, in which Spark computes the start of a year."""
 STEPS = [0, -1, 1, 3_600_000_000, -3_600_000_000, 1_800_000_000, 123_456, 86_400_000_000, -86_400_000_000]
 """Microseconds around a moment."""
 OLD = ["0001-01-03T00:00:00", "1582-10-10T12:00:00", "1600-02-29T00:00:00", "1883-11-18T17:00:00"]
@@ -89,7 +91,7 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "the first rows": ("SELECT t, count(*) m FROM times GROUP BY t ORDER BY t DESC LIMIT 5", (SINGLE,)),
     "a subquery": (
-        "SELECT g, count(*) m FROM times WHERE s > (SELECT min(s) FROM times_ms WHERE g > 2) GROUP BY g",
+        "SELECT g, count(*) m FROM times WHERE s > (SELECT min(s) FROM times_ms WHERE year(s) > 1950) GROUP BY g",
         (SINGLE,),
     ),
     "a condition before 1900": (
@@ -203,8 +205,10 @@ def test_conditions_that_spark_computes(spark: SparkSession, monkeypatch: pytest
     assert not computed_by_duckdb(env.last_job)
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [(name, zone) for name in FUNCTIONS for zone in ZONES if name != "long units" or zone not in MIDNIGHT_CHANGES],
+)
 @pytest.mark.sample(4)
 @pytest.mark.usefixtures("interpreted", "tables")
 def test_functions(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, zone: str) -> None:
