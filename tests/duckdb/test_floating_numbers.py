@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -190,3 +191,16 @@ def test_rows_that_spark_computes(spark: SparkSession, monkeypatch: pytest.Monke
         df = spark.sql(CASES[name][0])
         assert_same_rows(env.collect(df), df.collect())
     assert "row groups" not in name or not computed_by_duckdb(env.last_job)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", BOTH)
+@pytest.mark.usefixtures("interpreted")
+def test_many_rows(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str) -> None:
+    compute_all_natively(monkeypatch)
+    pq.write_table(rows(ORDINARY, 100_000), tmp_path / "many.parquet", row_group_size=10_000)
+    spark.read.parquet(str(tmp_path / "many.parquet")).createOrReplaceTempView("many_numbers")
+    sql = CASES["statistics"][0].replace(
+        "FROM ordinary", ", sum(x) about_8, avg(y) about_9, avg(n) about_10 FROM many_numbers"
+    )
+    assert_native_rows(spark, sql, way, mode(ansi=True))

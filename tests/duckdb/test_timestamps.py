@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -214,3 +215,15 @@ def test_conditions_that_spark_computes(spark: SparkSession, monkeypatch: pytest
 def test_functions(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, zone: str) -> None:
     compute_all_natively(monkeypatch)
     assert_native_rows(spark, FUNCTIONS[name], SINGLE, settings(zone))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.usefixtures("interpreted")
+def test_many_rows(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zone: str) -> None:
+    compute_all_natively(monkeypatch)
+    write_times(str(tmp_path), 100_000)
+    spark.read.parquet(str(tmp_path / "times.parquet")).createOrReplaceTempView("many_times")
+    sums = ", ".join(f"sum({field}(s)) {field}_" for field in ("hour", "minute", "second", "year", "month", "day"))
+    sql = f"SELECT g, {sums}, count(DISTINCT cast(s AS date)) a, count(DISTINCT date_trunc('hour', s)) b, max(t) c FROM many_times"
+    assert_native_rows(spark, f"{sql} GROUP BY g", SINGLE, settings(zone))
