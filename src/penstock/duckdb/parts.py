@@ -132,7 +132,8 @@ class NativeParts:
         reason = part.too_small_reason(facts["tasks"], sample.task_rows)
         if reason is not None:
             return reason
-        files, tables = Files(part.read_columns, part.rebase_mode, part.partition_columns), _tables(session, root, part)
+        files = Files(part.read_columns, part.rebase_mode, part.partition_columns, part.compared_columns)
+        tables = _tables(session, root, part)
         function = PartFunction(part.sql, part.columns, self.memory, files, tables=tables)
         if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
             return function

@@ -162,5 +162,6 @@ def _part(facts: dict[str, Any]) -> QueryFunction:
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    files = Files(typed_columns(facts["read_columns"]), facts["rebase_mode"], typed_columns(facts["partition_columns"]))
+    read_columns, partition_columns = (typed_columns(facts[kind]) for kind in ("read_columns", "partition_columns"))
+    files = Files(read_columns, facts["rebase_mode"], partition_columns, facts["compared_columns"])
     return Table(facts["name"], files, tuple(FileRange(**fields) for fields in facts["files"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.duckdb.expressions.entry import Entry
+from penstock.duckdb.expressions.entry import Entry, cases
 
 _COMPARISONS = (
     ("EqualTo", "=", "=, =="),
@@ -14,37 +14,31 @@ _COMPARISONS = (
 )
 _HIDDEN = "(CASE WHEN {0} IS NULL THEN NULL ELSE {0} END)"
 """A value without statistics: DuckDB would decide comparisons by the statistics of files, which ignore NaN."""
-_EXACT_COLUMNS = ("str1 {} str2", "int1 {} int2", "long1 {} int1", "dec1 {} dec2", "date1 {} date2", "bool1 {} bool2")
+_EXAMPLES = (
+    "str1 {} str2",
+    "int1 {} int2",
+    "long1 {} int1",
+    "dec1 {} dec2",
+    "date1 {} date2",
+    "bool1 {} bool2",
+    "double1 {} double2",
+    "float1 {} float2",
+    "double1 {} 0.5D",
+    "float1 {} float(1.5)",
+)
 
 
-def _comparisons(name: str, operator: str, functions: str) -> tuple[Entry, Entry]:
+def _comparison(name: str, operator: str, functions: str) -> Entry:
     symbol = functions.partition(",")[0]
-    return (
-        Entry(
-            f"{name}(exact, same)",
-            f"($0 {operator} $1)",
-            functions,
-            tuple(example.format(symbol) for example in _EXACT_COLUMNS),
-        ),
-        Entry(
-            f"{name}(floating, same)",
-            f"({_HIDDEN.format('$0')} {operator} {_HIDDEN.format('$1')})",
-            functions,
-            (
-                f"double1 {symbol} double2",
-                f"float1 {symbol} float2",
-                f"double1 {symbol} 0.5D",
-                f"float1 {symbol} float(1.5)",
-            ),
-        ),
-    )
+    examples = tuple(example.format(symbol) for example in _EXAMPLES)
+    return Entry(f"{name}(any, same)", f"($0 {operator} $1)", functions, examples)
 
 
 ENTRIES = (
     Entry("And(boolean, boolean)", "($0 AND $1)", "and", ("bool1 and bool2", "bool1 and int1 > 5")),
     Entry("Or(boolean, boolean)", "($0 OR $1)", "or", ("bool1 or bool2", "bool1 or str1 = 'a'")),
     Entry("Not(boolean)", "(NOT $0)", "not, !, <>", ("not bool1", "str1 <> str2")),
-    *(entry for names in _COMPARISONS for entry in _comparisons(*names)),
+    *(_comparison(*names) for names in _COMPARISONS),
     Entry(
         "Coalesce(same*)",
         "coalesce($list)",
@@ -73,4 +67,10 @@ ENTRIES = (
     Entry("Alias(any)", "$0", "as"),
     Entry("KnownNotNull(any)", "$0", "none"),
     Entry("KnownNullable(any)", "$0", "none"),
+    Entry("KnownFloatingPointNormalized(any)", "$0", "none"),
+    Entry(
+        "NormalizeNaNAndZero(floating)",
+        cases({"$0 = 0": "CAST(0 AS $type)", "isnan($0)": "CAST('NaN' AS $type)", "true": "$0"}),
+        "none",
+    ),
 )

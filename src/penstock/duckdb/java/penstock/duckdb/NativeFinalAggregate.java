@@ -1,7 +1,6 @@
 package penstock.duckdb;
 
 import java.util.List;
-import java.util.Locale;
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -17,7 +16,7 @@ import penstock.plans.NumericTypes;
 final class NativeFinalAggregate {
     /** Returns a query for a final aggregate; `rows` is a query for the rows of partial aggregates. */
     static String of(BaseAggregateExec plan, String rows) throws NativeSql.Declined {
-        String groups = NativeLogicalAggregate.keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns");
+        String groups = NativeLogicalAggregate.keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns", false);
         if (groups.isEmpty()) { // without groups, Spark returns a row even if no task has input rows
             throw new NativeSql.Declined("an aggregate without groups");
         }
@@ -48,8 +47,11 @@ final class NativeFinalAggregate {
             throw new NativeSql.Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
-        if ((name.equals("Min") || name.equals("Max")) && !NumericTypes.isFloating(child.dataType())) {
-            return name.toLowerCase(Locale.ROOT) + "(" + firstBuffer + ")";
+        if (NativeLogicalAggregate.SIMPLE_FUNCTIONS.containsKey(name)) {
+            return NativeLogicalAggregate.SIMPLE_FUNCTIONS.get(name) + "(" + firstBuffer + ")";
+        }
+        if (name.equals("Sum") && NumericTypes.isFloating(child.dataType())) {
+            return "sum(" + firstBuffer + ")";
         }
         if (name.equals("Sum") && child.dataType() instanceof DecimalType && NumericTypes.isSummedExactly(child.dataType())) {
             String isEmpty = NativeSql.column((AttributeReference) buffers.get(1));
@@ -59,10 +61,10 @@ final class NativeFinalAggregate {
         if (name.equals("Sum") && NumericTypes.isInteger(child.dataType())) {
             return NativePartialAggregate.integerSum("", firstBuffer, "", false, NumericTypes.overflowMode(function));
         }
-        if (name.equals("Average") && NumericTypes.isInteger(child.dataType())) {
+        if (name.equals("Average") && !(child.dataType() instanceof DecimalType)) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            return "CASE WHEN count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR
-                    + " WHEN " + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
+            String tooMany = "count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR + " WHEN ";
+            return "CASE WHEN " + (Catalyst.name(child).equals("UnscaledValue") ? tooMany : "") + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }

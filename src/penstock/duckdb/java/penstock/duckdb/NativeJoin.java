@@ -20,7 +20,6 @@ import org.apache.spark.sql.types.StructField;
 import penstock.exchange.ArrowFile;
 import penstock.exchange.RelationRows;
 import penstock.plans.Catalyst;
-import penstock.plans.NumericTypes;
 
 /** A physical join in DuckDB's SQL. */
 final class NativeJoin {
@@ -110,9 +109,6 @@ final class NativeJoin {
         StringBuilder sql = new StringBuilder();
         for (int i = 0; i < hashed.size(); i++) {
             Expression key = (Expression) hashed.get(i);
-            if (NumericTypes.isFloating(key.dataType())) {
-                throw new NativeSql.Declined("a comparison of floating-point numbers");
-            }
             sql.append(i == 0 ? "" : " AND ").append(NativeSql.condition(key)).append(" = k.k").append(i);
         }
         return sql.toString();

@@ -2,7 +2,8 @@ package penstock.duckdb;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -11,8 +12,11 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.types.DecimalType;
 
+import scala.Product;
 import scala.collection.immutable.Seq;
 
 import penstock.plans.Catalyst;
@@ -20,32 +24,57 @@ import penstock.plans.NumericTypes;
 
 /** Complete aggregates of an optimized plan in DuckDB's SQL; see `NativeQuery`. */
 final class NativeLogicalAggregate {
+    /** Functions with the same result in DuckDB, in any order of the rows. */
+    static final Map<String, Object> SIMPLE_FUNCTIONS = Catalyst.pairs("Min min Max max BitAndAgg bit_and BitOrAgg bit_or BitXorAgg bit_xor");
+    /** Functions that return the value of any row, unless the rows are sorted. */
+    private static final Set<String> ARBITRARY = Catalyst.words("First Last");
+    /** Expressions that Spark adds around floating-point keys. */
+    private static final Set<String> KEY_WRAPPERS = Catalyst.words("KnownFloatingPointNormalized NormalizeNaNAndZero");
+
     /** Returns an aggregate of the rows of a query. Declines expressions of functions, see `NativeNormalization`. */
     static String of(Aggregate plan, String rows) throws NativeSql.Declined {
-        String groups = keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns");
+        String groups = keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns", true);
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(plan.aggregateExpressions())) {
             columns.append(columns.length() == 0 ? "" : ", ");
             if (element instanceof AttributeReference) {
-                columns.append(NativeSql.column((AttributeReference) element));
+                String name = NativeSql.column((AttributeReference) element);
+                columns.append(NativeTypes.normalized(name, ((AttributeReference) element).dataType())).append(" AS ").append(name);
                 continue;
             }
             Expression value = ((Alias) element).child();
             AggregateExpression function = value instanceof AggregateExpression ? (AggregateExpression) value : null;
+            if (function != null && ARBITRARY.contains(Catalyst.name(function.aggregateFunction())) && hasSortedRows(plan.child())) {
+                throw new NativeSql.Declined("a value of sorted rows");
+            }
             String sql = function == null ? NativeSql.of(value) : of(function, NativePartialAggregate.filter(function));
             columns.append(sql).append(" AS c").append(((Alias) element).exprId().id());
         }
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM (" + rows + ")" + (groups.isEmpty() ? "" : " GROUP BY " + groups);
     }
 
-    /** Returns the names of key columns, separated by commas; declines other expressions and floating-point columns. */
-    static String keyColumns(Seq<?> keys, String reason) throws NativeSql.Declined {
+    private static boolean hasSortedRows(LogicalPlan plan) {
+        for (LogicalPlan node : Catalyst.nodes(plan)) {
+            if (node instanceof Sort) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns key columns, separated by commas and normalized on request; declines other expressions. */
+    static String keyColumns(Seq<?> keys, String reason, boolean normalizes) throws NativeSql.Declined {
         List<String> columns = new ArrayList<>();
         for (Object key : Catalyst.each(keys)) {
-            if (!(key instanceof AttributeReference) || NumericTypes.isFloating(((AttributeReference) key).dataType())) {
+            Expression column = (Expression) key;
+            while (column.children().size() == 1 && KEY_WRAPPERS.contains(Catalyst.name(column))) {
+                column = Catalyst.first(column);
+            }
+            if (!(column instanceof AttributeReference)) {
                 throw new NativeSql.Declined(reason);
             }
-            columns.add(NativeSql.column((AttributeReference) key));
+            String name = NativeSql.column((AttributeReference) column);
+            columns.add(normalizes ? NativeTypes.normalized(name, column.dataType()) : name);
         }
         return String.join(", ", columns);
     }
@@ -56,18 +85,30 @@ final class NativeLogicalAggregate {
         String name = Catalyst.name(function);
         String distinct = expression.isDistinct() ? "DISTINCT " : "";
         List<?> arguments = Catalyst.each(function.children());
-        if (name.equals("Count") && expression.isDistinct() && arguments.size() == 1 && !NumericTypes.isFloating(Catalyst.first(function).dataType())) {
-            return "count(DISTINCT " + NativeSql.of(Catalyst.first(function)) + ")" + suffix;
+        if (name.equals("Count") && expression.isDistinct()) {
+            return distinctCount(arguments, suffix);
         }
         if (name.equals("Count") && !expression.isDistinct()) {
             return NativePartialAggregate.count(function, suffix);
+        }
+        if (NativeStatistics.isSupported(function)) {
+            return NativeStatistics.of(function, distinct, suffix);
+        }
+        if (name.equals("MinBy") || name.equals("MaxBy")) { // of the rows with the same order, Spark returns any
+            return (name.equals("MinBy") ? "arg_min_null(" : "arg_max_null(") + NativeSql.list(arguments, ", ") + ")" + suffix;
+        }
+        if (ARBITRARY.contains(name)) {
+            return arbitrary(function, suffix);
+        }
+        if (name.equals("HyperLogLogPlusPlus")) {
+            throw new NativeSql.Declined("an approximate number of distinct values, which each engine estimates differently");
         }
         if (arguments.size() != 1 || NumericTypes.overflowMode(function).equals("TRY")) {
             throw new NativeSql.Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
-        if ((name.equals("Min") || name.equals("Max")) && !NumericTypes.isFloating(child.dataType())) {
-            return name.toLowerCase(Locale.ROOT) + "(" + NativeSql.of(child) + ")" + suffix;
+        if (SIMPLE_FUNCTIONS.containsKey(name)) {
+            return SIMPLE_FUNCTIONS.get(name) + "(" + NativeSql.of(child) + ")" + suffix;
         }
         if (name.equals("Sum")) {
             return sum(child, distinct, suffix, NumericTypes.overflowMode(function));
@@ -76,6 +117,27 @@ final class NativeLogicalAggregate {
             return average(function, child, distinct, suffix);
         }
         throw new NativeSql.Declined("aggregate " + name);
+    }
+
+    /** Returns the value of any row: Spark's result depends on the order in which tasks send their rows. */
+    private static String arbitrary(AggregateFunction function, String suffix) throws NativeSql.Declined {
+        if (suffix.startsWith(" OVER")) {
+            throw new NativeSql.Declined("window function " + Catalyst.name(function));
+        }
+        boolean ignoresNulls = Boolean.TRUE.equals(((Product) function).productElement(1));
+        return (ignoresNulls ? "any_value(" : "first(") + NativeSql.of(Catalyst.first(function)) + ")" + suffix;
+    }
+
+    /** Returns the number of distinct combinations of values of which none is null. */
+    private static String distinctCount(List<?> arguments, String suffix) throws NativeSql.Declined {
+        if (arguments.size() == 1) {
+            return "count(DISTINCT " + NativeSql.at(arguments, 0) + ")" + suffix;
+        }
+        StringBuilder allNotNull = new StringBuilder();
+        for (Object argument : arguments) {
+            allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition((Expression) argument)).append(" IS NOT NULL");
+        }
+        return "count(DISTINCT CASE WHEN " + allNotNull + " THEN row(" + NativeSql.list(arguments, ", ") + ") END)" + suffix;
     }
 
     private static String sum(Expression child, String distinct, String suffix, String mode) throws NativeSql.Declined {
@@ -87,6 +149,9 @@ final class NativeLogicalAggregate {
             DecimalType type = (DecimalType) child.dataType();
             String typeName = NativeTypes.nameOf(NumericTypes.sumType(type));
             return NativePartialAggregate.sum(distinct, sql, suffix, typeName, NumericTypes.isSummedExactly(type) ? null : NativeTypes.largestSum(type));
+        }
+        if (NumericTypes.isFloating(child.dataType())) {
+            return NativePartialAggregate.floatingSum(distinct, sql, suffix);
         }
         if (!NumericTypes.isInteger(child.dataType())) {
             throw new NativeSql.Declined("a sum of " + Catalyst.type(child));
@@ -103,14 +168,14 @@ final class NativeLogicalAggregate {
     }
 
     /**
-     * Returns an average: for integers a quotient of doubles (`NativePartialAggregate.doubleSum`), for decimals a quotient of
-     * integers that is rounded half up, like Spark's decimals.
+     * Returns an average: for integers and floating-point numbers a quotient of doubles, for decimals a quotient of integers
+     * that is rounded half up, like Spark's decimals.
      */
     private static String average(AggregateFunction function, Expression child, String distinct, String suffix) throws NativeSql.Declined {
         String sql = NativeSql.of(child);
         String count = "count(" + distinct + sql + ")" + suffix;
-        if (NumericTypes.isInteger(child.dataType())) {
-            String sum = NativePartialAggregate.doubleSum(distinct, sql, suffix, child, 1);
+        if (NumericTypes.isInteger(child.dataType()) || NumericTypes.isFloating(child.dataType())) {
+            String sum = NativePartialAggregate.averagedSum(distinct, sql, suffix, child, 1);
             return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NumericTypes.isSummedExactly(child.dataType())) {

@@ -109,6 +109,7 @@ public final class NativeParts {
         return Answer.facts("sql", part.sql, "columns", columns, "inputs", inputs,
                 "read_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, false),
                 "partition_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, true),
+                "compared_columns", scan == null ? Answer.facts() : NativeScan.comparedColumns(scan),
                 "table", scan == null ? "" : NativeScan.table(scan), "rebase_mode", scan == null ? "CORRECTED" : NativeScan.rebaseMode(scan),
                 "aggregates", part.aggregates, "build_count", part.builds.size(), "key_set_numbers", part.keySetNumbers,
                 "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason);

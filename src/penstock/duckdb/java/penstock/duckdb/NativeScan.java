@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -28,6 +29,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 import scala.jdk.javaapi.CollectionConverters;
@@ -61,6 +63,9 @@ final class NativeScan {
         if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
             throw new NativeSql.Declined("ignoring corrupt files"); // the rows read from corrupt files depend on the reader
         }
+        if (scan.conf().isParquetINT96TimestampConversion()) {
+            throw new NativeSql.Declined("a conversion of the times of other writers");
+        }
         if (scan.bucketedScan()) {
             throw new NativeSql.Declined("a bucketed table");
         }
@@ -91,24 +96,55 @@ final class NativeScan {
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM " + name;
     }
 
-    /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
+    /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates. */
     private static void checkFilter(Expression expression) throws NativeSql.Declined {
-        boolean isDate = expression.dataType().catalogString().equals("date");
-        if (isDate && expression instanceof Literal) {
+        boolean isDateOrTime = isDateOrTime(expression.dataType());
+        if (isDateOrTime && expression instanceof Literal) {
             NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
-        if (isDate && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
-            throw new NativeSql.Declined("a filter of files by a date from a subquery");
+        if (isDateOrTime && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
+            throw new NativeSql.Declined("a filter of files by a date or time from a subquery");
         }
-        if (expression instanceof InSet && ((InSet) expression).child().dataType().catalogString().equals("date")) {
-            for (Object day : Catalyst.each(((InSet) expression).hset().toSeq())) {
-                NativeTypes.literal(day, ((InSet) expression).child().dataType());
+        if (expression instanceof InSet && isDateOrTime(((InSet) expression).child().dataType())) {
+            for (Object value : Catalyst.each(((InSet) expression).hset().toSeq())) {
+                NativeTypes.literal(value, ((InSet) expression).child().dataType());
             }
         }
-        boolean compares = expression instanceof BinaryComparison || expression instanceof In || expression instanceof InSet;
-        if (compares && NumericTypes.isFloating(Catalyst.first(expression).dataType())) { // file statistics ignore NaN
-            throw new NativeSql.Declined("a filter of files by floating-point numbers");
+    }
+
+    private static boolean isDateOrTime(DataType type) {
+        return type.catalogString().equals("date") || NativeTimes.isTime(type);
+    }
+
+    /**
+     * Returns the floating-point and time columns by which Spark's Parquet filters may skip row groups.
+     *
+     * The keys are names; a value says whether a column may be compared with zero, or with a fraction of a millisecond.
+     */
+    static Map<String, Object> comparedColumns(FileSourceScanExec scan) {
+        Map<String, Object> columns = new TreeMap<>();
+        for (Expression part : Catalyst.parts(scan.dataFilters())) {
+            boolean compares = part instanceof BinaryComparison || part instanceof In || part instanceof InSet;
+            for (Expression column : compares ? Catalyst.each(part.references().toSeq()) : new ArrayList<Attribute>()) {
+                String name = ((Attribute) column).name();
+                boolean isTime = NativeTimes.isTime(column.dataType());
+                if (isTime || NumericTypes.isFloating(column.dataType())) {
+                    columns.put(name, Boolean.TRUE.equals(columns.get(name)) || mayCompareSpecial(part, isTime));
+                }
+            }
         }
+        return columns;
+    }
+
+    private static boolean mayCompareSpecial(Expression comparison, boolean isTime) {
+        for (Expression operand : Catalyst.each(comparison.children())) {
+            Object value = operand instanceof Literal ? ((Literal) operand).value() : null;
+            boolean isOrdinary = value instanceof Number && (isTime ? ((Number) value).longValue() % 1000 == 0 : ((Number) value).doubleValue() != 0);
+            if (!isOrdinary && !(operand instanceof Attribute)) {
+                return true;
+            }
+        }
+        return comparison instanceof InSet;
     }
 
     /** Returns the names and types of the columns read from files, or of the partition columns. */
@@ -128,9 +164,15 @@ final class NativeScan {
         return roots.isEmpty() ? "" : ((Path) roots.get(0)).getName();
     }
 
-    /** Returns the rebase mode for dates in files that do not name their writer. */
+    /** Returns the rebase mode for dates and times in files that do not name their writer. */
     static String rebaseMode(FileSourceScanExec scan) {
-        return new ParquetOptions(scan.relation().options(), scan.conf()).datetimeRebaseModeInRead();
+        ParquetOptions options = new ParquetOptions(scan.relation().options(), scan.conf());
+        boolean readsTimes = false;
+        for (Attribute column : Catalyst.each(scan.output())) {
+            readsTimes |= NativeTimes.isTime(column.dataType());
+        }
+        boolean isCorrected = options.datetimeRebaseModeInRead().equals("CORRECTED");
+        return readsTimes && isCorrected ? options.int96RebaseModeInRead() : options.datetimeRebaseModeInRead();
     }
 
     /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */

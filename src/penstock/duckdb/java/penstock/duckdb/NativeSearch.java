@@ -78,7 +78,7 @@ final class NativeSearch {
             FileSourceScanExec scan = (FileSourceScanExec) element;
             tables.add(Answer.facts("name", NativeScan.table(scan), "read_columns", NativeScan.columns(scan, false),
                     "partition_columns", NativeScan.columns(scan, true), "rebase_mode", NativeScan.rebaseMode(scan),
-                    "files", NativeFolders.files(scan)));
+                    "compared_columns", NativeScan.comparedColumns(scan), "files", NativeFolders.files(scan)));
         }
         facts.put("tables", tables);
         return facts;

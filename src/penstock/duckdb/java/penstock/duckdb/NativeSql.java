@@ -24,7 +24,6 @@ import scala.collection.immutable.Seq;
 
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
-import penstock.plans.NumericTypes;
 
 /**
  * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
@@ -35,7 +34,7 @@ final class NativeSql {
     /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
     private static final int MAX_LIST_VALUES = 10_000;
     /** Maximum characters of an expression: casts and quotients repeat their operands. Planning a million takes 3 s. */
-    private static final int MAX_CHARACTERS = 50_000;
+    private static final int MAX_CHARACTERS = 100_000;
 
     /** Thrown if an expression or plan is not supported, with the reason. */
     static final class Declined extends Exception {
@@ -95,6 +94,10 @@ final class NativeSql {
         if (expression instanceof Literal) {
             return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
+        String timeFunction = NativeTimes.of(expression);
+        if (timeFunction != null) {
+            return timeFunction;
+        }
         if (expression instanceof And || expression instanceof Or || expression instanceof In) {
             NativeConditions.check(expression);
         }
@@ -109,7 +112,7 @@ final class NativeSql {
             return inSet((InSet) expression);
         }
         if (expression instanceof In) {
-            checkComparable(children);
+            checkSameTypes(children);
             return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size()), ", ") + "))";
         }
         if (expression instanceof CaseWhen) {
@@ -136,7 +139,7 @@ final class NativeSql {
     }
 
     static void checkKeys(Expression left, Expression right) throws Declined {
-        checkComparable(Arrays.<Object>asList(left, right));
+        checkSameTypes(Arrays.<Object>asList(left, right));
         if (!ExpressionSafety.cannotFail(left) || !ExpressionSafety.cannotFail(right)) {
             throw new Declined("a key that may fail");
         }
@@ -171,14 +174,6 @@ final class NativeSql {
         return sql.toString();
     }
 
-    /** Checks that values can be compared. Floating-point values cannot, as file statistics ignore NaN. */
-    private static void checkComparable(List<?> values) throws Declined {
-        checkSameTypes(values);
-        if (NumericTypes.isFloating(((Expression) values.get(0)).dataType())) {
-            throw new Declined("a comparison of floating-point numbers");
-        }
-    }
-
     static void checkSameTypes(List<?> values) throws Declined {
         String first = Catalyst.type((Expression) values.get(0));
         for (Object value : values) {
@@ -190,7 +185,6 @@ final class NativeSql {
 
     private static String inSet(InSet in) throws Declined {
         List<?> values = Catalyst.each(in.hset().toSeq());
-        checkComparable(Catalyst.each(in.children()));
         if (values.size() > MAX_LIST_VALUES || values.isEmpty()) {
             throw new Declined("a list of " + values.size() + " values");
         }

@@ -31,6 +31,7 @@ public final class ExpressionSafety {
             + "BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned Signum Sqrt UnaryPositive UnixDate "
             + "Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear WeekOfYear YearOfWeek "
             + "UnscaledValue MakeDecimal " // the optimizer uses these two for sums that fit their type
+            + "Hour Minute Second UnixMicros UnixMillis UnixSeconds TruncTimestamp PreciseTimestampConversion "
             + "Empty2Null " // Spark applies it to partition columns
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
@@ -150,6 +151,9 @@ public final class ExpressionSafety {
         }
         if (source instanceof DecimalType) {
             return NumericTypes.isFloating(cast.dataType()) || targetName.equals("string");
+        }
+        if (sourceName.startsWith("timestamp")) {
+            return targetName.equals("date") || targetName.equals("string") || targetName.equals("bigint");
         }
         if (!CONVERTIBLE.contains(sourceName) || !CONVERTIBLE.contains(targetName)) {
             return false;
