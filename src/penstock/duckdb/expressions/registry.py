@@ -24,5 +24,6 @@ FAMILIES: dict[str, tuple[Entry, ...]] = {
 def helper(bridge: Bridge, name: str) -> Any:
     """Return a Java class that translates expressions; the first call sends the entries to the JVM."""
     if not bridge.helper("NativeTemplates").isLoaded():
-        bridge.helper("NativeTemplates").load(json.dumps([entry.facts() for entries in FAMILIES.values() for entry in entries]))
+        facts = [entry.facts() for entries in FAMILIES.values() for entry in entries]
+        bridge.helper("NativeTemplates").load(json.dumps(facts))
     return bridge.helper(name)

@@ -61,11 +61,6 @@ final class NativeTypes {
         return "CAST('" + text + "' AS " + name + ")";
     }
 
-    /** Returns a date, or an error if DuckDB reads it as infinite: an infinite date has no year and no next day. */
-    static String finite(String date) {
-        return "CASE WHEN isinf(" + date + ") THEN error('a date that DuckDB reads as infinite') ELSE " + date + " END";
-    }
-
     /** Returns the lowest 64 bits of an integer of any size as a signed bigint. */
     static String wrapped(String number) {
         String remainder = "(" + number + " % " + TWO_TO_64 + ")";
