@@ -23,7 +23,7 @@ FAMILIES: dict[str, tuple[Entry, ...]] = {
 
 def helper(bridge: Bridge, name: str) -> Any:
     """Return a Java class that translates expressions; the first call sends the entries to the JVM."""
-    templates = bridge.helper("NativeTemplates")
-    if not templates.isLoaded():
-        templates.load(json.dumps([entry.facts() for entries in FAMILIES.values() for entry in entries]))
+    if not bridge.helper("NativeTemplates").isLoaded():
+        facts = [entry.facts() for entries in FAMILIES.values() for entry in entries]
+        bridge.helper("NativeTemplates").load(json.dumps(facts))
     return bridge.helper(name)

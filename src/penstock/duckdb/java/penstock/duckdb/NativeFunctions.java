@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.plans.Catalyst;
-import penstock.plans.ExpressionSafety;
+import penstock.plans.PatternSafety;
 import penstock.plans.NumericTypes;
 
 /** Functions in DuckDB's SQL that templates cannot express; see `NativeTemplates`. */
@@ -37,7 +37,7 @@ final class NativeFunctions {
         if (!(like.right() instanceof Literal) || ((Literal) like.right()).value() == null) {
             throw new NativeSql.Declined("a pattern that is not constant");
         }
-        if (!ExpressionSafety.hasValidPattern(like)) { // an error in Spark
+        if (!PatternSafety.hasValidPattern(like)) { // an error in Spark
             throw new NativeSql.Declined("a pattern with an invalid escape");
         }
         String pattern = ((Literal) like.right()).value().toString();

@@ -1,10 +1,7 @@
 package penstock.plans;
 
 import java.math.BigDecimal;
-import java.util.List;
 import java.util.Set;
-import java.util.regex.Pattern;
-import java.util.regex.PatternSyntaxException;
 
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -73,7 +70,7 @@ public final class ExpressionSafety {
         } else if (expression instanceof BinaryArithmetic && !isSafe) {
             isSafe = arithmeticCannotFail((BinaryArithmetic) expression, name);
         } else if (expression instanceof Like) {
-            isSafe = hasValidPattern((Like) expression);
+            isSafe = PatternSafety.hasValidPattern((Like) expression);
         } else if (name.equals("Sum") || name.equals("Average")) {
             isSafe = cannotOverflow(expression);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
@@ -85,7 +82,7 @@ public final class ExpressionSafety {
         } else if (expression instanceof StaticInvoke) { // pads a CHAR(n)
             isSafe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
         } else if (REGEX_FUNCTIONS.contains(name)) {
-            isSafe = regexCannotFail(Catalyst.each(expression.children()), name);
+            isSafe = PatternSafety.regexCannotFail(Catalyst.each(expression.children()), name);
         } else if (SIZED_FUNCTIONS.contains(name)) { // a long result may not fit into memory
             BigDecimal size = number((Expression) (Object) expression.children().apply(1));
             isSafe = size != null && size.compareTo(MAX_SIZE) <= 0;
@@ -96,41 +93,6 @@ public final class ExpressionSafety {
             isSafe = !NumericTypes.isFloating(Catalyst.first(expression).dataType());
         }
         return isSafe && cannotFail(expression.children());
-    }
-
-    /** Whether the pattern of LIKE is a constant in which each escape character precedes a wildcard or itself. */
-    public static boolean hasValidPattern(Like like) {
-        if (!(like.right() instanceof Literal)) {
-            return false;
-        }
-        String pattern = String.valueOf(((Literal) like.right()).value());
-        for (int i = pattern.indexOf(like.escapeChar()); i >= 0; i = pattern.indexOf(like.escapeChar(), i + 2)) {
-            if (i + 1 == pattern.length() || "%_".indexOf(pattern.charAt(i + 1)) < 0 && pattern.charAt(i + 1) != like.escapeChar()) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    /** Whether a regular expression is a valid constant, and a group or replacement refers to groups that exist. */
-    private static boolean regexCannotFail(List<?> operands, String name) {
-        for (Object operand : operands.subList(1, operands.size())) {
-            if (!(operand instanceof Literal) || ((Literal) operand).value() == null) {
-                return false;
-            }
-        }
-        if (operands.get(1).toString().matches("(?s).*\\)[*+{].*")) { // Java's recursion may exceed the stack
-            return false;
-        }
-        try {
-            int groups = Pattern.compile(operands.get(1).toString()).matcher("").groupCount();
-            return name.equals("RLike") || name.equals("RegExpExtract") && number((Expression) operands.get(2)).signum() >= 0
-                    && number((Expression) operands.get(2)).intValue() <= groups
-                    || name.equals("RegExpReplace") && !operands.get(2).toString().matches("(?s).*[$\\\\].*")
-                    && number((Expression) operands.get(3)).signum() > 0;
-        } catch (PatternSyntaxException invalid) {
-            return false;
-        }
     }
 
     private static boolean castCannotFail(Cast cast) {
@@ -245,7 +207,7 @@ public final class ExpressionSafety {
     }
 
     /** Returns the value of a numeric literal, null for other expressions. */
-    private static BigDecimal number(Expression expression) {
+    static BigDecimal number(Expression expression) {
         try {
             return expression instanceof Literal ? new BigDecimal(String.valueOf(((Literal) expression).value())) : null;
         } catch (NumberFormatException notANumber) {
