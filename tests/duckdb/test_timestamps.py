@@ -91,10 +91,6 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
         (SINGLE,),
     ),
     "the first rows": ("SELECT t, count(*) m FROM times GROUP BY t ORDER BY t DESC LIMIT 5", (SINGLE,)),
-    "a subquery": (
-        "SELECT g, count(*) m FROM times WHERE s > (SELECT min(s) FROM times_ms WHERE year(s) > 1950) GROUP BY g",
-        (SINGLE,),
-    ),
     "a condition before 1900": (
         "SELECT g, count(*) m FROM times WHERE t > timestamp'1880-01-01 00:00:00' GROUP BY g",
         (),
