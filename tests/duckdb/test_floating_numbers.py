@@ -101,10 +101,11 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         (SINGLE,),
     ),
-    "any row of a group": (
-        "SELECT g, first(h) a, last(h) b, any_value(h, true) c, min_by(h, y) d FROM (SELECT g, g % 7 h, y FROM ordinary) GROUP BY g",
+    "the row with the least value": (
+        "SELECT g, min_by(y, n) a, max_by(x, n) b, min_by(n, if(n > 9, n, NULL)) c FROM special GROUP BY g",
         (SINGLE,),
     ),
+    "rows with the same least value": ("SELECT g % 3 k, min_by(g % 3, g) a FROM ordinary GROUP BY g % 3", ()),
     "bits": (
         "SELECT g, bit_and(i) a, bit_or(i) b, bit_xor(i) c, bool_and(i > 1) d, any(i > 1) e FROM special GROUP BY g",
         BOTH,

@@ -12,8 +12,6 @@ _COMPARISONS = (
     ("GreaterThanOrEqual", ">=", ">="),
     ("EqualNullSafe", "IS NOT DISTINCT FROM", "<=>, equal_null"),
 )
-_HIDDEN = "(CASE WHEN {0} IS NULL THEN NULL ELSE {0} END)"
-"""A value without statistics: DuckDB would decide comparisons by the statistics of files, which ignore NaN."""
 _EXAMPLES = (
     "str1 {} str2",
     "int1 {} int2",

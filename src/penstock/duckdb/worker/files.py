@@ -90,8 +90,8 @@ class Files:
     def _value(self, column: Column, footer: Footer) -> str:
         """Return the SQL of a stored column's values.
 
-        Statistics of floating-point columns ignore NaN, so `greatest` hides them from DuckDB. Spark's
-        reader uses them, and considers negative zero less than zero when it searches a dictionary. So if Spark may skip
+        Statistics of floating-point columns ignore NaN, so `CASE` hides them from DuckDB: it derives statistics through
+        functions such as `greatest`, and simplifies `coalesce(x, NULL)`. Spark's reader uses them, and considers negative zero less than zero when it searches a dictionary. So if Spark may skip
         row groups by such a column, these values are errors.
         """
         name = _quoted(column.name)
@@ -102,7 +102,7 @@ class Files:
             return f"make_timestamptz(epoch_us({name}))"
         if column.type not in {"float", "double"}:
             return name
-        value = f"greatest({name})"
+        value = f"(CASE WHEN {name} IS NULL THEN NULL ELSE {name} END)"
         if column.name not in self.compared_columns:
             return value
         skipped = [f"{value} = 0 AND signbit({value})"] if self.compared_columns[column.name] else []

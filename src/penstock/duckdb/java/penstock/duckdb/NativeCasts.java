@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.NumericTypes;
 
 /** Casts in DuckDB's SQL: values that do not fit the target type are errors; see `NativeSql`. */
@@ -14,7 +15,7 @@ final class NativeCasts {
     /** The number of digits up to which Java and DuckDB round the text of a double to the same decimal; see `numbers.py`. */
     private static final int MAX_DOUBLE_DIGITS = 14;
 
-    static String of(Cast cast, String sql) throws NativeSql.Declined {
+    static String of(Cast cast, String sql) throws Declined {
         DataType from = cast.child().dataType();
         DataType to = cast.dataType();
         String type = NativeTypes.nameOf(to);
@@ -36,7 +37,7 @@ final class NativeCasts {
             }
         }
         if (!fits(from, to)) {
-            throw new NativeSql.Declined("a cast of " + from.catalogString() + " to " + to.catalogString());
+            throw new Declined("a cast of " + from.catalogString() + " to " + to.catalogString());
         }
         return "CAST(" + sql + " AS " + type + ")";
     }

@@ -5,13 +5,14 @@ import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.PatternSafety;
 import penstock.plans.NumericTypes;
 
 /** Functions in DuckDB's SQL that templates cannot express; see `NativeTemplates`. */
 final class NativeFunctions {
-    static String of(Expression expression) throws NativeSql.Declined {
+    static String of(Expression expression) throws Declined {
         String name = Catalyst.name(expression);
         if (expression instanceof Like) {
             return like((Like) expression);
@@ -28,17 +29,17 @@ final class NativeFunctions {
             return NativeDecimals.ofUnscaled(NativeSql.of(Catalyst.first(expression)), (DecimalType) expression.dataType());
         }
         if (name.equals("BloomFilterMightContain")) { // without it, DuckDB would compute groups that a join drops
-            throw new NativeSql.Declined("a Bloom filter of the keys of another table");
+            throw new Declined("a Bloom filter of the keys of another table");
         }
-        throw new NativeSql.Declined("expression " + name);
+        throw new Declined("expression " + name);
     }
 
-    private static String like(Like like) throws NativeSql.Declined {
+    private static String like(Like like) throws Declined {
         if (!(like.right() instanceof Literal) || ((Literal) like.right()).value() == null) {
-            throw new NativeSql.Declined("a pattern that is not constant");
+            throw new Declined("a pattern that is not constant");
         }
         if (!PatternSafety.hasValidPattern(like)) { // an error in Spark
-            throw new NativeSql.Declined("a pattern with an invalid escape");
+            throw new Declined("a pattern with an invalid escape");
         }
         String pattern = ((Literal) like.right()).value().toString();
         String escape = String.valueOf(like.escapeChar());

@@ -12,13 +12,11 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.types.DecimalType;
 
-import scala.Product;
 import scala.collection.immutable.Seq;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -26,13 +24,11 @@ import penstock.plans.NumericTypes;
 final class NativeLogicalAggregate {
     /** Functions with the same result in DuckDB, in any order of the rows. */
     static final Map<String, Object> SIMPLE_FUNCTIONS = Catalyst.pairs("Min min Max max BitAndAgg bit_and BitOrAgg bit_or BitXorAgg bit_xor");
-    /** Functions that return the value of any row, unless the rows are sorted. */
-    private static final Set<String> ARBITRARY = Catalyst.words("First Last");
     /** Expressions that Spark adds around floating-point keys. */
     private static final Set<String> KEY_WRAPPERS = Catalyst.words("KnownFloatingPointNormalized NormalizeNaNAndZero");
 
     /** Returns an aggregate of the rows of a query. Declines expressions of functions, see `NativeNormalization`. */
-    static String of(Aggregate plan, String rows) throws NativeSql.Declined {
+    static String of(Aggregate plan, String rows) throws Declined {
         String groups = keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns", true);
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(plan.aggregateExpressions())) {
@@ -44,26 +40,14 @@ final class NativeLogicalAggregate {
             }
             Expression value = ((Alias) element).child();
             AggregateExpression function = value instanceof AggregateExpression ? (AggregateExpression) value : null;
-            if (function != null && ARBITRARY.contains(Catalyst.name(function.aggregateFunction())) && hasSortedRows(plan.child())) {
-                throw new NativeSql.Declined("a value of sorted rows");
-            }
             String sql = function == null ? NativeSql.of(value) : of(function, NativePartialAggregate.filter(function));
             columns.append(sql).append(" AS c").append(((Alias) element).exprId().id());
         }
         return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM (" + rows + ")" + (groups.isEmpty() ? "" : " GROUP BY " + groups);
     }
 
-    private static boolean hasSortedRows(LogicalPlan plan) {
-        for (LogicalPlan node : Catalyst.nodes(plan)) {
-            if (node instanceof Sort) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     /** Returns key columns, separated by commas and normalized on request; declines other expressions. */
-    static String keyColumns(Seq<?> keys, String reason, boolean normalizes) throws NativeSql.Declined {
+    static String keyColumns(Seq<?> keys, String reason, boolean normalizes) throws Declined {
         List<String> columns = new ArrayList<>();
         for (Object key : Catalyst.each(keys)) {
             Expression column = (Expression) key;
@@ -71,7 +55,7 @@ final class NativeLogicalAggregate {
                 column = Catalyst.first(column);
             }
             if (!(column instanceof AttributeReference)) {
-                throw new NativeSql.Declined(reason);
+                throw new Declined(reason);
             }
             String name = NativeSql.column((AttributeReference) column);
             columns.add(normalizes ? NativeTypes.normalized(name, column.dataType()) : name);
@@ -80,7 +64,7 @@ final class NativeLogicalAggregate {
     }
 
     /** Returns an aggregate function; a suffix (FILTER or OVER) follows each function call in DuckDB's SQL. */
-    static String of(AggregateExpression expression, String suffix) throws NativeSql.Declined {
+    static String of(AggregateExpression expression, String suffix) throws Declined {
         AggregateFunction function = expression.aggregateFunction();
         String name = Catalyst.name(function);
         String distinct = expression.isDistinct() ? "DISTINCT " : "";
@@ -94,17 +78,17 @@ final class NativeLogicalAggregate {
         if (NativeStatistics.isSupported(function)) {
             return NativeStatistics.of(function, distinct, suffix);
         }
-        if (name.equals("MinBy") || name.equals("MaxBy")) { // of the rows with the same order, Spark returns any
-            return (name.equals("MinBy") ? "arg_min_null(" : "arg_max_null(") + NativeSql.list(arguments, ", ") + ")" + suffix;
+        if (name.equals("MinBy") || name.equals("MaxBy")) {
+            return extreme(name.equals("MinBy") ? "arg_min" : "arg_max", arguments, suffix);
         }
-        if (ARBITRARY.contains(name)) {
-            return arbitrary(function, suffix);
+        if (name.equals("First") || name.equals("Last")) {
+            throw new Declined("the first or last value of rows in no order");
         }
         if (name.equals("HyperLogLogPlusPlus")) {
-            throw new NativeSql.Declined("an approximate number of distinct values, which each engine estimates differently");
+            throw new Declined("an approximate number of distinct values, which each engine estimates differently");
         }
         if (arguments.size() != 1 || NumericTypes.overflowMode(function).equals("TRY")) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
         if (SIMPLE_FUNCTIONS.containsKey(name)) {
@@ -116,20 +100,22 @@ final class NativeLogicalAggregate {
         if (name.equals("Average")) {
             return average(function, child, distinct, suffix);
         }
-        throw new NativeSql.Declined("aggregate " + name);
+        throw new Declined("aggregate " + name);
     }
 
-    /** Returns the value of any row: Spark's result depends on the order in which tasks send their rows. */
-    private static String arbitrary(AggregateFunction function, String suffix) throws NativeSql.Declined {
+    /** Returns the value of the row with the least or greatest order; if several rows have it, an error, as Spark returns any. */
+    private static String extreme(String function, List<?> arguments, String suffix) throws Declined {
         if (suffix.startsWith(" OVER")) {
-            throw new NativeSql.Declined("window function " + Catalyst.name(function));
+            throw new Declined("min_by or max_by in a window");
         }
-        boolean ignoresNulls = Boolean.TRUE.equals(((Product) function).productElement(1));
-        return (ignoresNulls ? "any_value(" : "first(") + NativeSql.of(Catalyst.first(function)) + ")" + suffix;
+        String order = NativeSql.at(arguments, 1);
+        String extremes = function + "(" + order + ", " + order + ", 2)" + suffix;
+        return "(CASE WHEN list_extract(" + extremes + ", 1) = list_extract(" + extremes + ", 2) THEN error('rows of the same order') ELSE " + function + "_null("
+                + NativeSql.list(arguments, ", ") + ")" + suffix + " END)";
     }
 
     /** Returns the number of distinct combinations of values of which none is null. */
-    private static String distinctCount(List<?> arguments, String suffix) throws NativeSql.Declined {
+    private static String distinctCount(List<?> arguments, String suffix) throws Declined {
         if (arguments.size() == 1) {
             return "count(DISTINCT " + NativeSql.at(arguments, 0) + ")" + suffix;
         }
@@ -140,7 +126,7 @@ final class NativeLogicalAggregate {
         return "count(DISTINCT CASE WHEN " + allNotNull + " THEN row(" + NativeSql.list(arguments, ", ") + ") END)" + suffix;
     }
 
-    private static String sum(Expression child, String distinct, String suffix, String mode) throws NativeSql.Declined {
+    private static String sum(Expression child, String distinct, String suffix, String mode) throws Declined {
         if (Catalyst.name(child).equals("UnscaledValue")) {
             return unscaledSum(child, distinct, suffix, "BIGINT");
         }
@@ -154,13 +140,13 @@ final class NativeLogicalAggregate {
             return NativePartialAggregate.floatingSum(distinct, sql, suffix);
         }
         if (!NumericTypes.isInteger(child.dataType())) {
-            throw new NativeSql.Declined("a sum of " + Catalyst.type(child));
+            throw new Declined("a sum of " + Catalyst.type(child));
         }
         return NativePartialAggregate.integerSum(distinct, sql, suffix, NumericTypes.sumFitsLong(child), mode);
     }
 
     /** Returns the sum of unscaled decimals: summing the decimals is faster, with the same unscaled result. */
-    private static String unscaledSum(Expression child, String distinct, String suffix, String type) throws NativeSql.Declined {
+    private static String unscaledSum(Expression child, String distinct, String suffix, String type) throws Declined {
         Expression decimal = Catalyst.first(child);
         DecimalType sumType = NumericTypes.sumType((DecimalType) decimal.dataType());
         String sum = "CAST(sum(" + distinct + NativeSql.of(decimal) + ")" + suffix + " AS " + NativeTypes.nameOf(sumType) + ")";
@@ -171,7 +157,7 @@ final class NativeLogicalAggregate {
      * Returns an average: for integers and floating-point numbers a quotient of doubles, for decimals a quotient of integers
      * that is rounded half up, like Spark's decimals.
      */
-    private static String average(AggregateFunction function, Expression child, String distinct, String suffix) throws NativeSql.Declined {
+    private static String average(AggregateFunction function, Expression child, String distinct, String suffix) throws Declined {
         String sql = NativeSql.of(child);
         String count = "count(" + distinct + sql + ")" + suffix;
         if (NumericTypes.isInteger(child.dataType()) || NumericTypes.isFloating(child.dataType())) {
@@ -179,7 +165,7 @@ final class NativeLogicalAggregate {
             return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NumericTypes.isSummedExactly(child.dataType())) {
-            throw new NativeSql.Declined("an average of " + Catalyst.type(child));
+            throw new Declined("an average of " + Catalyst.type(child));
         }
         DecimalType sumType = NumericTypes.sumType((DecimalType) child.dataType());
         String sum = "CAST(sum(" + distinct + sql + ")" + suffix + " AS " + NativeTypes.nameOf(sumType) + ")";
@@ -187,7 +173,7 @@ final class NativeLogicalAggregate {
     }
 
     /** Returns the rows of a query, copied for each projection, such as a grouping set. */
-    static String expanded(Expand plan, String rows) throws NativeSql.Declined {
+    static String expanded(Expand plan, String rows) throws Declined {
         List<?> projections = Catalyst.each(plan.projections());
         List<?> output = Catalyst.each(plan.output());
         StringBuilder columns = new StringBuilder();

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -32,7 +33,7 @@ final class NativePartialAggregate {
     private final String columns;
     private final String groupBy;
 
-    NativePartialAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
+    NativePartialAggregate(BaseAggregateExec plan) throws Declined {
         Map<Object, Object> sqlById = new HashMap<>();
         StringBuilder groupByClause = new StringBuilder();
         for (Object expression : Catalyst.each(plan.groupingExpressions())) {
@@ -43,7 +44,7 @@ final class NativePartialAggregate {
         }
         for (AggregateExpression function : Catalyst.each(plan.aggregateExpressions())) {
             if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
-                throw new NativeSql.Declined("a distinct aggregate");
+                throw new Declined("a distinct aggregate");
             }
             List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
             List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
@@ -55,7 +56,7 @@ final class NativePartialAggregate {
         for (NamedExpression result : Catalyst.each(plan.resultExpressions())) {
             Object sql = result instanceof AttributeReference ? sqlById.get(result.exprId().id()) : null;
             if (sql == null) {
-                throw new NativeSql.Declined("an aggregate whose results are more than its groups and functions");
+                throw new Declined("an aggregate whose results are more than its groups and functions");
             }
             results.append(results.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
         }
@@ -69,7 +70,7 @@ final class NativePartialAggregate {
 
     /** Returns the SQL of each buffer of an aggregate function; a final aggregate merges them after the exchange. */
     private static List<String> buffers(AggregateFunction function, List<?> buffers, String filter)
-            throws NativeSql.Declined {
+            throws Declined {
         String name = Catalyst.name(function);
         List<Object> types = new ArrayList<>();
         for (Object buffer : buffers) {
@@ -82,7 +83,7 @@ final class NativePartialAggregate {
             return NativeStatistics.buffers(function, buffers, filter);
         }
         if (function.children().size() != 1) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
         String sql = NativeSql.of(child);
@@ -91,7 +92,7 @@ final class NativePartialAggregate {
             return Arrays.asList(NativeLogicalAggregate.SIMPLE_FUNCTIONS.get(name) + "(" + sql + ")" + filter);
         }
         if (!name.equals("Sum") && !name.equals("Average") || NumericTypes.overflowMode(function).equals("TRY")) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         String count = "count(" + sql + ")" + filter;
         if (NumericTypes.isFloating(child.dataType())) {
@@ -110,16 +111,16 @@ final class NativePartialAggregate {
         if (name.equals("Average") && NumericTypes.isInteger(child.dataType()) && types.size() == 2) {
             return Arrays.asList("coalesce(" + averagedSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
         }
-        throw new NativeSql.Declined("aggregate " + name + " of " + type);
+        throw new Declined("aggregate " + name + " of " + type);
     }
 
     /** Returns the FILTER clause of an aggregate function, which follows the call; empty without filter. */
-    static String filter(AggregateExpression function) throws NativeSql.Declined {
+    static String filter(AggregateExpression function) throws Declined {
         return function.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) function.filter().get()) + ")";
     }
 
     /** Returns the number of rows whose arguments are all not null. */
-    static String count(AggregateFunction function, String filter) throws NativeSql.Declined {
+    static String count(AggregateFunction function, String filter) throws Declined {
         StringBuilder allNotNull = new StringBuilder();
         for (Expression argument : Catalyst.each(function.children())) {
             allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition(argument)).append(" IS NOT NULL");

@@ -35,6 +35,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.jdk.javaapi.CollectionConverters;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -43,35 +44,35 @@ final class NativeScan {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     /** Returns the query for a scan's columns from a named relation. */
-    static String sql(FileSourceScanExec scan, String name) throws NativeSql.Declined {
+    static String sql(FileSourceScanExec scan, String name) throws Declined {
         HadoopFsRelation relation = scan.relation();
         if (relation.fileFormat().getClass() != ParquetFileFormat.class) {
-            throw new NativeSql.Declined("format " + relation.fileFormat());
+            throw new Declined("format " + relation.fileFormat());
         }
         for (Path root : CollectionConverters.asJava(relation.location().rootPaths())) {
             String scheme = root.toUri().getScheme();
             if (scheme != null && !scheme.equals("file")) {
-                throw new NativeSql.Declined("files that are not on a mounted disk");
+                throw new Declined("files that are not on a mounted disk");
             }
         }
         if (!scan.fileConstantMetadataColumns().isEmpty()) {
-            throw new NativeSql.Declined("metadata columns of files");
+            throw new Declined("metadata columns of files");
         }
         if (scan.conf().parquetFieldIdReadEnabled()) {
-            throw new NativeSql.Declined("columns that are matched by their field ids");
+            throw new Declined("columns that are matched by their field ids");
         }
         if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
-            throw new NativeSql.Declined("ignoring corrupt files"); // the rows read from corrupt files depend on the reader
+            throw new Declined("ignoring corrupt files"); // the rows read from corrupt files depend on the reader
         }
         if (scan.conf().isParquetINT96TimestampConversion()) {
-            throw new NativeSql.Declined("a conversion of the times of other writers");
+            throw new Declined("a conversion of the times of other writers");
         }
         if (scan.bucketedScan()) {
-            throw new NativeSql.Declined("a bucketed table");
+            throw new Declined("a bucketed table");
         }
         for (Expression part : Catalyst.parts(scan.partitionFilters())) {
             if (Catalyst.name(part).contains("Subquery")) {
-                throw new NativeSql.Declined("partitions that are pruned while the query runs");
+                throw new Declined("partitions that are pruned while the query runs");
             }
         }
         for (Expression part : Catalyst.parts(scan.dataFilters())) {
@@ -85,10 +86,10 @@ final class NativeScan {
         StringBuilder columns = new StringBuilder();
         for (Attribute column : Catalyst.each(scan.output())) {
             if (!fileColumns.contains(column.name()) && !NativeFolders.isPartitionColumn(scan, column)) {
-                throw new NativeSql.Declined("a column that is not in the files");
+                throw new Declined("a column that is not in the files");
             }
             if (!names.add(column.name().toLowerCase(Locale.ROOT))) {
-                throw new NativeSql.Declined("columns whose names differ in case only");
+                throw new Declined("columns whose names differ in case only");
             }
             columns.append(columns.length() == 0 ? "" : ", ").append('"' + column.name().replace("\"", "\"\"") + '"').append(" AS ")
                     .append(NativeSql.column(column));
@@ -97,13 +98,13 @@ final class NativeScan {
     }
 
     /** Checks a subexpression of a pushed-down filter: Spark's Parquet filters shift some dates. */
-    private static void checkFilter(Expression expression) throws NativeSql.Declined {
+    private static void checkFilter(Expression expression) throws Declined {
         boolean isDateOrTime = isDateOrTime(expression.dataType());
         if (isDateOrTime && expression instanceof Literal) {
             NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
         if (isDateOrTime && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
-            throw new NativeSql.Declined("a filter of files by a date or time from a subquery");
+            throw new Declined("a filter of files by a date or time from a subquery");
         }
         if (expression instanceof InSet && isDateOrTime(((InSet) expression).child().dataType())) {
             for (Object value : Catalyst.each(((InSet) expression).hset().toSeq())) {
@@ -148,7 +149,7 @@ final class NativeScan {
     }
 
     /** Returns the names and types of the columns read from files, or of the partition columns. */
-    static List<Object> columns(FileSourceScanExec scan, boolean arePartitionColumns) throws NativeSql.Declined {
+    static List<Object> columns(FileSourceScanExec scan, boolean arePartitionColumns) throws Declined {
         List<Object> columns = new ArrayList<>();
         for (Attribute column : Catalyst.each(scan.output())) {
             if (NativeFolders.isPartitionColumn(scan, column) == arePartitionColumns) {
@@ -176,7 +177,7 @@ final class NativeScan {
     }
 
     /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */
-    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, NativeSql.Declined {
+    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, Declined {
         List<InternalRow> rows = new ArrayList<>();
         for (FilePartition task : partitions(scan)) {
             List<Object> files = new ArrayList<>();
@@ -190,7 +191,7 @@ final class NativeScan {
     }
 
     /** Returns as JSON the number of tasks, and the first range and all bytes of up to `count` evenly spaced tasks. */
-    static String sample(FileSourceScanExec scan, int count) throws JsonProcessingException, NativeSql.Declined {
+    static String sample(FileSourceScanExec scan, int count) throws JsonProcessingException, Declined {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
         List<Object> sizes = new ArrayList<>();
@@ -212,7 +213,7 @@ final class NativeScan {
         return Catalyst.each(((FileScanRDD) (Object) scan.inputRDDs().head()).filePartitions());
     }
 
-    private static Map<String, Object> facts(PartitionedFile file, FileSourceScanExec scan) throws NativeSql.Declined {
+    private static Map<String, Object> facts(PartitionedFile file, FileSourceScanExec scan) throws Declined {
         return NativeFolders.facts(file.filePath().toPath(), file.start(), file.length(), file.modificationTime(),
                 file.fileSize(), NativeFolders.partitionValues(scan, file.partitionValues()));
     }

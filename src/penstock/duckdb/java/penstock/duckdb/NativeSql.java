@@ -22,6 +22,7 @@ import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
@@ -35,15 +36,6 @@ final class NativeSql {
     private static final int MAX_LIST_VALUES = 10_000;
     /** Maximum characters of an expression: casts and quotients repeat their operands. Planning a million takes 3 s. */
     private static final int MAX_CHARACTERS = 100_000;
-
-    /** Thrown if an expression or plan is not supported, with the reason. */
-    static final class Declined extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        Declined(String reason) {
-            super(reason);
-        }
-    }
 
     static String column(Attribute column) throws Declined {
         NativeTypes.nameOf(column.dataType());

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 
 import scala.Product;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -32,7 +33,7 @@ final class NativeStatistics {
     }
 
     /** Returns a complete aggregate function; `distinct` and `suffix` as in `NativeLogicalAggregate.of`. */
-    static String of(AggregateFunction function, String distinct, String suffix) throws NativeSql.Declined {
+    static String of(AggregateFunction function, String distinct, String suffix) throws Declined {
         String name = Catalyst.name(function);
         if (name.equals("Percentile")) {
             return percentile(function, distinct, suffix);
@@ -46,7 +47,7 @@ final class NativeStatistics {
                     + VARIANCES.get(name) + "(" + distinct + finite(x) + ")" + suffix + " END";
         }
         if (!distinct.isEmpty()) {
-            throw new NativeSql.Declined("a distinct aggregate");
+            throw new Declined("a distinct aggregate");
         }
         Pairs pairs = new Pairs(x, NativeSql.of(Catalyst.last(function)), suffix);
         String constant = name.equals("Corr") ? " WHEN " + pairs.isConstant(pairs.x) + " OR " + pairs.isConstant(pairs.y) + " THEN NULL" : "";
@@ -55,7 +56,7 @@ final class NativeStatistics {
     }
 
     /** Returns the buffers of a partial aggregate, in the order of Spark's `buffers`. */
-    static List<String> buffers(AggregateFunction function, List<?> buffers, String filter) throws NativeSql.Declined {
+    static List<String> buffers(AggregateFunction function, List<?> buffers, String filter) throws Declined {
         checkNullForSingleRows(function);
         List<String> sql = new ArrayList<>();
         for (Object buffer : buffers) {
@@ -67,7 +68,7 @@ final class NativeStatistics {
         return sql;
     }
 
-    private static String momentBuffer(String name, String x, String filter) throws NativeSql.Declined {
+    private static String momentBuffer(String name, String x, String filter) throws Declined {
         String count = "count(" + x + ")" + filter;
         String finiteCount = "count(" + finite(x) + ")" + filter;
         String value;
@@ -79,32 +80,32 @@ final class NativeStatistics {
         } else if (name.equals("m2")) {
             value = "var_pop(" + finite(x) + ")" + filter + " * " + finiteCount;
         } else {
-            throw new NativeSql.Declined("a moment " + name);
+            throw new Declined("a moment " + name);
         }
         return "CASE WHEN " + finiteCount + " < " + count + " THEN " + NAN + " ELSE coalesce(" + value + ", 0) END";
     }
 
-    private static String pairBuffer(String name, Pairs pairs) throws NativeSql.Declined {
+    private static String pairBuffer(String name, Pairs pairs) throws Declined {
         Map<String, Object> functions = Catalyst.pairs("xAvg regr_avgx yAvg regr_avgy xMk regr_sxx yMk regr_syy ck covar_pop");
         if (name.equals("n")) {
             return "CAST(" + pairs.count() + " AS DOUBLE)";
         }
         if (!functions.containsKey(name)) {
-            throw new NativeSql.Declined("a moment " + name);
+            throw new Declined("a moment " + name);
         }
         String value = pairs.call((String) functions.get(name)) + (name.equals("ck") ? " * " + pairs.count() : "");
         return "CASE WHEN " + pairs.areNotFinite() + " OR isinf(" + value + ") THEN " + NOT_FINITE_ERROR + " ELSE coalesce(" + value + ", 0) END";
     }
 
     /** Declines the results of Spark 2 (NaN instead of null for a single row), which a setting restores. */
-    private static void checkNullForSingleRows(AggregateFunction function) throws NativeSql.Declined {
+    private static void checkNullForSingleRows(AggregateFunction function) throws Declined {
         for (int i = 0; i < ((Product) function).productArity(); i++) {
             if (Boolean.FALSE.equals(((Product) function).productElement(i))) {
-                throw new NativeSql.Declined("statistics that are NaN for a single row");
+                throw new Declined("statistics that are NaN for a single row");
             }
         }
         if (Catalyst.name(function).equals("Percentile")) { // its buffer is a map
-            throw new NativeSql.Declined("aggregate Percentile");
+            throw new Declined("aggregate Percentile");
         }
     }
 
@@ -113,7 +114,7 @@ final class NativeStatistics {
     }
 
     /** Returns an interpolated percentile. Nulls are ignored, and come last in the list of all values. */
-    private static String percentile(AggregateFunction function, String distinct, String suffix) throws NativeSql.Declined {
+    private static String percentile(AggregateFunction function, String distinct, String suffix) throws Declined {
         Expression child = Catalyst.first(function);
         List<?> arguments = Catalyst.each(function.children());
         Object percentage = arguments.get(1) instanceof Literal ? ((Literal) arguments.get(1)).value() : null;
@@ -124,7 +125,7 @@ final class NativeStatistics {
         }
         boolean isNumber = NumericTypes.isInteger(child.dataType()) || NumericTypes.isFloating(child.dataType());
         if (!(percentage instanceof Double) || !String.valueOf(frequency).equals("1") || isReversed || !isNumber || !distinct.isEmpty() || suffix.startsWith(" OVER")) {
-            throw new NativeSql.Declined("a percentile that is not a constant, or not of numbers");
+            throw new Declined("a percentile that is not a constant, or not of numbers");
         }
         String x = "CAST(" + NativeSql.of(child) + " AS DOUBLE)";
         String count = "count(" + x + ")" + suffix;

@@ -22,6 +22,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.NativeRegex;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -57,16 +59,16 @@ public final class NativeTemplates {
         EXCLUDED.set(names);
     }
 
-    static void checkIncluded(Expression expression) throws NativeSql.Declined {
+    static void checkIncluded(Expression expression) throws Declined {
         List<?> names = (List<?>) EXCLUDED.get();
         String name = nameOf(expression);
         if (names != null && (names.contains(name.toLowerCase(Locale.ROOT)) || names.contains(expression.prettyName()))) {
-            throw new NativeSql.Declined("expression " + name + ", which execution.native.exclude names");
+            throw new Declined("expression " + name + ", which execution.native.exclude names");
         }
     }
 
     /** Returns the SQL of an expression by the first entry that matches, null if there is none. */
-    static String of(Expression expression) throws NativeSql.Declined {
+    static String of(Expression expression) throws Declined {
         String reason = null;
         for (Object candidate : candidates(entries, nameOf(expression))) {
             Map<?, ?> entry = (Map<?, ?>) candidate;
@@ -80,7 +82,7 @@ public final class NativeTemplates {
             reason = reason == null ? (String) entry.get("reason") : reason;
         }
         if (reason != null) {
-            throw new NativeSql.Declined(reason);
+            throw new Declined(reason);
         }
         return null;
     }
@@ -181,7 +183,7 @@ public final class NativeTemplates {
         return value == null ? null : value.toString();
     }
 
-    private static String filled(Map<?, ?> entry, Expression expression, List<Object> operands) throws NativeSql.Declined {
+    private static String filled(Map<?, ?> entry, Expression expression, List<Object> operands) throws Declined {
         Matcher matcher = PLACEHOLDER.matcher((String) entry.get("sql"));
         StringBuilder sql = new StringBuilder();
         NativeRegex regex = null;
@@ -209,7 +211,7 @@ public final class NativeTemplates {
         return regex == null ? result : regex.guarded(result, NativeSql.at(operands, 0));
     }
 
-    private static String general(String kind, Expression expression, List<Object> operands) throws NativeSql.Declined {
+    private static String general(String kind, Expression expression, List<Object> operands) throws Declined {
         String type = NativeTypes.nameOf(expression.dataType());
         if (kind.equals("type")) {
             return type;
@@ -226,7 +228,7 @@ public final class NativeTemplates {
         return mode.equals("LEGACY") || mode.equals("TRY");
     }
 
-    private static String text(String value) throws NativeSql.Declined {
+    private static String text(String value) throws Declined {
         return NativeTypes.literal(value, DataTypes.StringType);
     }
 }

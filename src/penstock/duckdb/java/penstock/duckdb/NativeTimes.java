@@ -3,7 +3,6 @@ package penstock.duckdb;
 import java.time.ZoneId;
 import java.time.ZoneOffset;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -13,6 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 
+import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.NativeZones;
 import penstock.plans.Catalyst;
 
 /** Functions of timestamps in DuckDB's SQL; `NativeZones` converts between instants and local times. */
@@ -33,7 +34,7 @@ final class NativeTimes {
     private static final Map<Object, Object> ZONES = new HashMap<>();
 
     /** Returns a function of timestamps or a cast from or to them; null for other expressions. */
-    static String of(Expression expression) throws NativeSql.Declined {
+    static String of(Expression expression) throws Declined {
         String name = Catalyst.name(expression);
         if (expression instanceof Cast) {
             return cast((Cast) expression);
@@ -73,7 +74,7 @@ final class NativeTimes {
         return type.catalogString().equals("timestamp") || type.catalogString().equals("timestamp_ntz");
     }
 
-    private static String cast(Cast cast) throws NativeSql.Declined {
+    private static String cast(Cast cast) throws Declined {
         Expression child = cast.child();
         String from = Catalyst.type(child);
         String to = Catalyst.type(cast);
@@ -99,10 +100,10 @@ final class NativeTimes {
         if (isTime(child.dataType()) && to.equals("string")) { // without the trailing zeros of the fraction
             return "rtrim(rtrim(strftime(" + localTimestamp(child, cast) + ", '%Y-%m-%d %H:%M:%S.%f'), '0'), '.')";
         }
-        throw new NativeSql.Declined("a cast of " + from + " to " + to);
+        throw new Declined("a cast of " + from + " to " + to);
     }
 
-    private static String truncated(Expression expression) throws NativeSql.Declined {
+    private static String truncated(Expression expression) throws Declined {
         Object format = Catalyst.first(expression) instanceof Literal ? ((Literal) Catalyst.first(expression)).value() : null;
         String name = String.valueOf(format).toUpperCase(java.util.Locale.ROOT);
         String micros = micros(Catalyst.last(expression));
@@ -110,14 +111,14 @@ final class NativeTimes {
             return "make_timestamptz(" + floored(micros, (String) SHORT_UNITS.get(name)) + " * " + SHORT_UNITS.get(name) + ")";
         }
         if (!UNITS.containsKey(name)) {
-            throw new NativeSql.Declined("a unit of time that is not constant");
+            throw new Declined("a unit of time that is not constant");
         }
         String unit = (String) UNITS.get(name);
         return "make_timestamptz(" + zone(expression).truncated(micros, unit, Long.parseLong((String) UNIT_SECONDS.get(unit)) * NativeZones.SECOND) + ")";
     }
 
     /** Returns a local time as text, by a pattern of numbers with fixed widths and of separators. */
-    private static String formatted(String local, Expression format) throws NativeSql.Declined {
+    private static String formatted(String local, Expression format) throws Declined {
         Object value = format instanceof Literal ? ((Literal) format).value() : null;
         String pattern = value == null ? "" : value.toString();
         StringBuilder translated = new StringBuilder();
@@ -129,18 +130,18 @@ final class NativeTimes {
             String field = pattern.substring(start, end);
             boolean isSeparator = SEPARATORS.indexOf(pattern.charAt(start)) >= 0;
             if (!isSeparator && !PATTERNS.containsKey(field)) {
-                throw new NativeSql.Declined("a pattern of times with other fields than yyyy, MM, dd, HH, mm and ss");
+                throw new Declined("a pattern of times with other fields than yyyy, MM, dd, HH, mm and ss");
             }
             translated.append(isSeparator ? field : PATTERNS.get(field));
         }
         if (pattern.isEmpty() || SQLConf.get().legacyTimeParserPolicy().toString().equals("LEGACY")) {
-            throw new NativeSql.Declined("a pattern of times that is not constant, or of Spark 2");
+            throw new Declined("a pattern of times that is not constant, or of Spark 2");
         }
         return "strftime(" + local + ", '" + translated + "')";
     }
 
     /** Returns the microseconds since 1970 of a timestamp. */
-    private static String micros(Expression time) throws NativeSql.Declined {
+    private static String micros(Expression time) throws Declined {
         return "epoch_us(" + NativeSql.of(time) + ")";
     }
 
@@ -149,7 +150,7 @@ final class NativeTimes {
     }
 
     /** Returns a timestamp in the zone of an expression, as a DuckDB TIMESTAMP of the years 1 to 9999. */
-    private static String localTimestamp(Expression time, Expression zoned) throws NativeSql.Declined {
+    private static String localTimestamp(Expression time, Expression zoned) throws Declined {
         NativeZones zone = Catalyst.type(time).equals("timestamp") ? zone(zoned) : zone(ZoneOffset.UTC);
         return "make_timestamp(" + zone.local(micros(time)) + ")";
     }

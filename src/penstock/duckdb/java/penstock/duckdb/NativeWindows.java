@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Window;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
@@ -27,12 +28,12 @@ final class NativeWindows {
     private static final Map<String, Object> OFFSETS = Catalyst.pairs("Lead lead Lag lag");
     private static final Map<String, Object> FRAME_VALUES = Catalyst.pairs("First first_value Last last_value NthValue nth_value");
 
-    static String of(Window plan, String rows) throws NativeSql.Declined {
+    static String of(Window plan, String rows) throws Declined {
         StringBuilder sql = new StringBuilder("SELECT *");
         for (Object element : Catalyst.each(plan.windowExpressions())) {
             Alias alias = (Alias) element;
             if (!(alias.child() instanceof WindowExpression)) {
-                throw new NativeSql.Declined("an expression with window functions");
+                throw new Declined("an expression with window functions");
             }
             WindowExpression expression = (WindowExpression) alias.child();
             String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
@@ -42,7 +43,7 @@ final class NativeWindows {
         return sql + " FROM (" + rows + ")";
     }
 
-    private static String value(Expression function, String over) throws NativeSql.Declined {
+    private static String value(Expression function, String over) throws Declined {
         String name = Catalyst.name(function);
         if (RANKS.containsKey(name)) {
             return "CAST(" + RANKS.get(name) + over + " AS INTEGER)";
@@ -62,26 +63,26 @@ final class NativeWindows {
         }
         if (!(function instanceof AggregateExpression) || !((AggregateExpression) function).filter().isEmpty()
                 || ((AggregateExpression) function).isDistinct()) {
-            throw new NativeSql.Declined("window function " + name);
+            throw new Declined("window function " + name);
         }
         return NativeLogicalAggregate.of((AggregateExpression) function, over);
     }
 
     /** Returns the value, offset and default of `lead` or `lag`. */
-    private static String offsetArguments(Expression function) throws NativeSql.Declined {
+    private static String offsetArguments(Expression function) throws Declined {
         Expression value = (Expression) ((Product) function).productElement(0);
         Object offset = ((Product) function).productElement(1);
         Expression defaultValue = (Expression) ((Product) function).productElement(2);
         boolean isConstant = offset instanceof Literal && ((Literal) offset).value() instanceof Integer && defaultValue instanceof Literal;
         if (!isConstant || Boolean.TRUE.equals(((Product) function).productElement(3))) {
-            throw new NativeSql.Declined("an offset or default that is not constant, or an offset that skips nulls");
+            throw new Declined("an offset or default that is not constant, or an offset that skips nulls");
         }
         NativeSql.checkSameTypes(Arrays.<Object>asList(value, defaultValue));
         return NativeSql.of(value) + ", " + ((Literal) offset).value() + ", " + NativeSql.of(defaultValue);
     }
 
     /** Returns the first, last or n-th value of a frame; null for other functions. */
-    private static String frameValue(Expression function, String over) throws NativeSql.Declined {
+    private static String frameValue(Expression function, String over) throws Declined {
         boolean isAggregate = function instanceof AggregateExpression && ((AggregateExpression) function).filter().isEmpty();
         Expression call = isAggregate ? (Expression) (Object) ((AggregateExpression) function).aggregateFunction() : function;
         String name = Catalyst.name(call);
@@ -94,20 +95,20 @@ final class NativeWindows {
         return FRAME_VALUES.get(name) + "(" + NativeSql.of(Catalyst.first(call)) + index + (ignoresNulls ? " IGNORE NULLS" : "") + ")" + over;
     }
 
-    private static String positiveLiteral(Expression number) throws NativeSql.Declined {
+    private static String positiveLiteral(Expression number) throws Declined {
         Object value = number instanceof Literal ? ((Literal) number).value() : null;
         if (!(value instanceof Integer) || ((Integer) value).intValue() < 1) {
-            throw new NativeSql.Declined("a number of a window function that is not constant");
+            throw new Declined("a number of a window function that is not constant");
         }
         return value.toString();
     }
 
-    static String orderBy(Seq<SortOrder> orders) throws NativeSql.Declined {
+    static String orderBy(Seq<SortOrder> orders) throws Declined {
         StringBuilder keys = new StringBuilder();
         for (SortOrder key : Catalyst.each(orders)) {
             Expression value = key.child();
             if (!ExpressionSafety.cannotFail(value)) {
-                throw new NativeSql.Declined("sorting by a value that may fail");
+                throw new Declined("sorting by a value that may fail");
             }
             keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
@@ -116,15 +117,15 @@ final class NativeWindows {
     }
 
     /** Returns the first rows of a query in a sort order. */
-    static String firstRows(GlobalLimit limit, Sort sort, String rows) throws NativeSql.Declined {
+    static String firstRows(GlobalLimit limit, Sort sort, String rows) throws Declined {
         if (!(limit.limitExpr() instanceof Literal)) {
-            throw new NativeSql.Declined("a limit that is not constant");
+            throw new Declined("a limit that is not constant");
         }
         return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr();
     }
 
     /** Returns the frame of a window function, with constant numbers of rows. */
-    private static String frame(WindowExpression expression) throws NativeSql.Declined {
+    private static String frame(WindowExpression expression) throws Declined {
         String name = Catalyst.name(expression.windowFunction());
         if (RANKS.containsKey(name) || SHARES.containsKey(name) || OFFSETS.containsKey(name) || name.equals("NTile")) {
             return ""; // these functions have no frame in DuckDB
@@ -135,17 +136,17 @@ final class NativeWindows {
             boolean countsRows = Catalyst.name(specified.frameType()).equals("RowFrame");
             return (countsRows ? " ROWS" : " RANGE") + " BETWEEN " + bound(specified.lower(), countsRows) + " AND " + bound(specified.upper(), countsRows);
         }
-        throw new NativeSql.Declined("a window with another frame");
+        throw new Declined("a window with another frame");
     }
 
-    private static String bound(Expression bound, boolean countsRows) throws NativeSql.Declined {
+    private static String bound(Expression bound, boolean countsRows) throws Declined {
         String name = Catalyst.name(bound);
         if (name.equals("CurrentRow") || name.equals("UnboundedPreceding") || name.equals("UnboundedFollowing")) {
             return name.equals("CurrentRow") ? "CURRENT ROW" : name.equals("UnboundedPreceding") ? "UNBOUNDED PRECEDING" : "UNBOUNDED FOLLOWING";
         }
         Object rows = bound instanceof Literal ? ((Literal) bound).value() : null;
         if (!countsRows || !(rows instanceof Integer)) {
-            throw new NativeSql.Declined("a window with another frame");
+            throw new Declined("a window with another frame");
         }
         int count = ((Integer) rows).intValue();
         return Math.abs(count) + (count < 0 ? " PRECEDING" : " FOLLOWING");

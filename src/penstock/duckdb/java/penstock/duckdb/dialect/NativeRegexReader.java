@@ -1,4 +1,4 @@
-package penstock.duckdb;
+package penstock.duckdb.dialect;
 
 import java.util.Locale;
 import java.util.Map;
@@ -22,7 +22,7 @@ class NativeRegexReader {
     }
 
     /** Returns the character that an escape stands for. */
-    int escaped(int character) throws NativeSql.Declined {
+    int escaped(int character) throws Declined {
         Object control = CONTROLS.get(text(character));
         if (control != null) {
             return Integer.parseInt((String) control);
@@ -42,7 +42,7 @@ class NativeRegexReader {
         return character;
     }
 
-    void characterClass() throws NativeSql.Declined {
+    void characterClass() throws Declined {
         sql.append('[');
         if (peek() == '^') {
             sql.append('^');
@@ -78,7 +78,7 @@ class NativeRegexReader {
     }
 
     /** Returns the next character of a class; translates a nested class such as `\d`, and returns -1. */
-    int member() throws NativeSql.Declined {
+    int member() throws Declined {
         int character = next();
         if (character == '[' || character == '&' && peek() == '&') {
             throw declined("a nested class");
@@ -122,7 +122,7 @@ class NativeRegexReader {
         return position < pattern.length() ? pattern.codePointAt(position) : -1;
     }
 
-    int next() throws NativeSql.Declined {
+    int next() throws Declined {
         int character = peek();
         if (character < 0) {
             throw declined("an unexpected end");
@@ -131,7 +131,7 @@ class NativeRegexReader {
         return character;
     }
 
-    static NativeSql.Declined declined(String reason) {
-        return new NativeSql.Declined("a regular expression with " + reason);
+    static Declined declined(String reason) {
+        return new Declined("a regular expression with " + reason);
     }
 }

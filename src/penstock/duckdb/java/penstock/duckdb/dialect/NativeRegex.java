@@ -1,4 +1,4 @@
-package penstock.duckdb;
+package penstock.duckdb.dialect;
 
 /**
  * Translates regular expressions of Java to RE2, which DuckDB uses: the subset for which both find the same matches.
@@ -6,11 +6,11 @@ package penstock.duckdb;
  * Both take the leftmost match, and prefer alternatives and repetitions in the same order. Their classes, anchors and
  * line terminators differ, so those are written out, or `guarded` makes DuckDB fail for the texts that matter.
  */
-final class NativeRegex extends NativeRegexReader {
+public final class NativeRegex extends NativeRegexReader {
     /** Instead of the number of a group: no group captures. */
-    static final int NO_GROUPS = -1;
+    public static final int NO_GROUPS = -1;
     /** Instead of the number of a group: all groups capture. */
-    static final int ALL_GROUPS = -2;
+    public static final int ALL_GROUPS = -2;
     private static final String TERMINATORS = "\\n\\r\\x{85}\\x{2028}\\x{2029}";
     private static final int MAX_REPETITIONS = 1000;
 
@@ -24,7 +24,7 @@ final class NativeRegex extends NativeRegexReader {
     private final boolean isNullable;
 
     /** @param selectedGroup the only group that captures (0 is the whole match), `NO_GROUPS` or `ALL_GROUPS` */
-    NativeRegex(String pattern, int selectedGroup) throws NativeSql.Declined {
+    public NativeRegex(String pattern, int selectedGroup) throws Declined {
         super(pattern);
         this.selectedGroup = selectedGroup;
         isNullable = alternatives();
@@ -37,12 +37,12 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Returns the pattern for RE2; a selected group is the first, as others do not capture. */
-    String sql() {
+    public String sql() {
         return selectedGroup == 0 ? "(" + sql + ")" : sql.toString();
     }
 
     /** Returns SQL that fails for texts on which the matches may differ. */
-    String guarded(String value, String text) {
+    public String guarded(String value, String text) {
         String condition = hasWordBoundary ? "strlen(" + text + ") <> length(" + text + ")" : "";
         if (hasEnd) { // Java's $ also matches before a final line terminator
             condition += (hasWordBoundary ? " OR " : "") + "regexp_matches(" + text + ", '[" + TERMINATORS + "]\\z')";
@@ -51,7 +51,7 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Returns a replacement of Java in RE2's syntax. */
-    String replacement(String text) throws NativeSql.Declined {
+    public String replacement(String text) throws Declined {
         if (isNullable) { // after a match, Java also replaces the empty text that follows
             throw declined("a replacement of empty matches");
         }
@@ -77,7 +77,7 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Translates alternatives up to the end or a closing parenthesis; returns whether they match the empty text. */
-    private boolean alternatives() throws NativeSql.Declined {
+    private boolean alternatives() throws Declined {
         boolean isStart = isAtStart;
         boolean isNullableAlternative = sequence();
         boolean hasEndAnchor = isAtEnd;
@@ -93,7 +93,7 @@ final class NativeRegex extends NativeRegexReader {
         return isNullableAlternative;
     }
 
-    private boolean sequence() throws NativeSql.Declined {
+    private boolean sequence() throws Declined {
         boolean isEmpty = true;
         while (position < pattern.length() && peek() != '|' && peek() != ')') {
             if (isAtEnd) {
@@ -108,7 +108,7 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Translates an atom; returns whether it matches the empty text. */
-    private boolean atom() throws NativeSql.Declined {
+    private boolean atom() throws Declined {
         int character = next();
         switch (character) {
             case '(':
@@ -133,7 +133,7 @@ final class NativeRegex extends NativeRegexReader {
         }
     }
 
-    private boolean start() throws NativeSql.Declined {
+    private boolean start() throws Declined {
         if (!isAtStart) { // RE2 finds wrong matches of x^
             throw declined("something before the start of the text");
         }
@@ -148,7 +148,7 @@ final class NativeRegex extends NativeRegexReader {
         return true;
     }
 
-    private boolean group() throws NativeSql.Declined {
+    private boolean group() throws Declined {
         boolean isCapturing = true;
         if (peek() == '?') {
             if (!pattern.startsWith("?:", position)) {
@@ -171,7 +171,7 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Translates the repetition of an atom, if there is one; returns whether it may be empty. */
-    private boolean quantified(boolean isNullableAtom, boolean hasGroup) throws NativeSql.Declined {
+    private boolean quantified(boolean isNullableAtom, boolean hasGroup) throws Declined {
         int start = position;
         boolean isOptional = peek() == '?';
         boolean mayBeEmpty = peek() == '*' || peek() == '?';
@@ -210,7 +210,7 @@ final class NativeRegex extends NativeRegexReader {
     }
 
     /** Translates what follows a backslash outside of a class; returns whether it matches the empty text. */
-    private boolean escape() throws NativeSql.Declined {
+    private boolean escape() throws Declined {
         int character = next();
         if (CLASSES.containsKey(text(character))) {
             sql.append('[').append(CLASSES.get(text(character))).append(']');

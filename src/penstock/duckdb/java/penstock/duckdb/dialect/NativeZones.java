@@ -1,4 +1,4 @@
-package penstock.duckdb;
+package penstock.duckdb.dialect;
 
 import java.time.Instant;
 import java.time.ZoneId;
@@ -15,12 +15,12 @@ import java.util.List;
  * `LAST_YEAR` have no periods, except the end of the year 9999, which often stands for "always": times in them are errors,
  * so that Spark computes them.
  */
-final class NativeZones {
-    static final long SECOND = 1_000_000;
-    static final long DAY = 86_400 * SECOND;
+public final class NativeZones {
+    public static final long SECOND = 1_000_000;
+    public static final long DAY = 86_400 * SECOND;
     /** The local times from the year 1 to the year 9999, in microseconds since 1970. */
-    static final long FIRST_TIME = -62_135_596_800L * SECOND;
-    static final long LAST_TIME = 253_402_300_800L * SECOND - 1;
+    public static final long FIRST_TIME = -62_135_596_800L * SECOND;
+    public static final long LAST_TIME = 253_402_300_800L * SECOND - 1;
     private static final int LAST_YEAR = 2050;
     /** The years 1970 to 2036, which have days. Each period needs a longer expression than an offset. */
     private static final long FIRST_OF_DAYS = 0;
@@ -28,7 +28,7 @@ final class NativeZones {
     /** The years 2000 to 2034, which have weeks, months and longer units. */
     private static final long FIRST_OF_LONG_UNITS = 946_684_800L * SECOND;
     private static final long LAST_OF_LONG_UNITS = 2_051_222_400L * SECOND;
-    static final String ERROR = "error('a time that only Java converts')";
+    public static final String ERROR = "error('a time that only Java converts')";
 
     private final List<Object> periods = new ArrayList<>();
 
@@ -47,7 +47,7 @@ final class NativeZones {
         }
     }
 
-    NativeZones(ZoneId zone) {
+    public NativeZones(ZoneId zone) {
         ZoneRules rules = zone.getRules();
         long firstOffset = micros(rules.getOffset(Instant.ofEpochSecond(FIRST_TIME / SECOND)));
         long lastOffset = micros(rules.getOffset(Instant.ofEpochSecond(LAST_TIME / SECOND)));
@@ -78,7 +78,7 @@ final class NativeZones {
     }
 
     /** Returns the local microseconds of an instant, a column or expression of microseconds since 1970. */
-    String local(String instant) {
+    public String local(String instant) {
         Search search = new Search(instant);
         for (int i = 0; i < periods.size(); i++) {
             search.add(period(i).start, period(i).isKnown ? String.valueOf(period(i).offset) : ERROR);
@@ -87,7 +87,7 @@ final class NativeZones {
     }
 
     /** Returns the instant of local microseconds: the earlier of two, or after a gap by the length of the gap, as in Java. */
-    String instant(String local) {
+    public String instant(String local) {
         Search search = new Search(local);
         for (int i = 0; i < periods.size(); i++) {
             search.add(localStart(i), period(i).isKnown ? String.valueOf(period(i).offset) : ERROR);
@@ -106,7 +106,7 @@ final class NativeZones {
     }
 
     /** Returns the instant at which a local day, a date, starts: in Java at the end of a gap, if it has midnight. */
-    String startOfDay(String date) {
+    public String startOfDay(String date) {
         Search search = new Search(date);
         for (int i = 0; i < periods.size(); i++) {
             Period period = period(i);
@@ -123,7 +123,7 @@ final class NativeZones {
     }
 
     /** Returns the instant at which the unit of an instant (`minute` to `year`) starts; `length` is its maximum length. */
-    String truncated(String instant, String unit, long length) {
+    public String truncated(String instant, String unit, long length) {
         long first = length > DAY ? FIRST_OF_LONG_UNITS : length == DAY ? FIRST_OF_DAYS : FIRST_TIME;
         long end = length > DAY ? LAST_OF_LONG_UNITS : length == DAY ? LAST_OF_DAYS : LAST_TIME;
         Search search = new Search(instant);
