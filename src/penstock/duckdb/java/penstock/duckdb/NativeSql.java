@@ -86,14 +86,11 @@ final class NativeSql {
         if (expression instanceof Literal) {
             return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
-        String timeFunction = NativeTimes.of(expression);
-        if (timeFunction != null) {
-            return timeFunction;
-        }
         if (expression instanceof And || expression instanceof Or || expression instanceof In) {
             NativeConditions.check(expression);
         }
         String sql = NativeTemplates.of(expression);
+        sql = sql == null ? NativeTimes.of(expression) : sql;
         if (sql != null) {
             return sql;
         }
