@@ -33,7 +33,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,18 +108,24 @@ _PYTEST = [sys.executable, "-m", "pytest"]
 
 
 def _run(command: Sequence[str], environ: dict[str, str], timeout: float) -> str:
-    """Run pytest and return its output; interrupt it after `timeout` seconds, so that it stops its services."""
+    """Run pytest and return its output; interrupt it after `timeout` seconds, so that it stops its services.
+
+    Its process group is killed at the end, as the jobs that an interrupted test has started would go on.
+    """
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environ, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            try:
+            with suppress(subprocess.TimeoutExpired):  # it is killed below
                 process.wait(_GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         output.seek(0)
         return output.read()
 

@@ -41,10 +41,8 @@ THOROUGH = (
     "job",
     "behind an aggregate",
     "compared consumers",
-    "exit",
-    "driver out of reach",
-    "many splits",
 )
+FAULTS = ("exit", "driver out of reach", "many splits")
 SLOW = (
     "rebalance, plain",
     "rebalance, empty partitions",
@@ -85,6 +83,11 @@ def thorough(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run("local[8]", tmp_path_factory.mktemp("faults"), FAULTS)
+
+
+@pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local[8]", tmp_path_factory.mktemp("slow"), SLOW)
 
@@ -98,6 +101,12 @@ def clustered(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("name", THOROUGH)
 def test_exact(thorough: Any, name: str) -> None:
     assert thorough[name]["same"], thorough[name]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FAULTS)
+def test_exact_after_faults(faults: Any, name: str) -> None:
+    assert faults[name]["same"], faults[name]
 
 
 @pytest.mark.slow
@@ -184,11 +193,11 @@ def test_the_requested_number_of_consumers(thorough: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_files_with_many_splits_are_read_by_as_many_tasks_as_can_run(thorough: Any) -> None:
-    assert thorough["many splits"]["splits"] > 8
-    assert thorough["many splits"]["vertices"] == [8]
-    assert thorough["many splits"]["readers"] == 8
-    assert thorough["many splits"]["decided rows"] == 300_000  # only of the second job
+def test_files_with_many_splits_are_read_by_as_many_tasks_as_can_run(faults: Any) -> None:
+    assert faults["many splits"]["splits"] > 8
+    assert faults["many splits"]["vertices"] == [8]
+    assert faults["many splits"]["readers"] == 8
+    assert faults["many splits"]["decided rows"] == 300_000  # only of the second job
 
 
 @pytest.mark.thorough
@@ -211,8 +220,8 @@ def test_a_job_records_the_rows_of_each_consumer(thorough: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_a_crashed_function_runs_again_before_a_shuffle_a_result_and_a_sink(thorough: Any) -> None:
-    assert thorough["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
+def test_a_crashed_function_runs_again_before_a_shuffle_a_result_and_a_sink(faults: Any) -> None:
+    assert faults["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
 
 
 # The `adaptive` argument of two exchanges, and whether each is adaptive, without and with the option.
