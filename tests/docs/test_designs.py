@@ -127,7 +127,7 @@ def test_code_and_tests_of_a_row_exist(row: Row) -> None:
     assert problems(row) == []
 
 
-def test_continuous_integration_tests_each_row() -> None:
+def test_each_row_has_a_test_outside_of_the_slow_set() -> None:
     cited = {row.requirement: QUOTED.findall(row.test) for row in ROWS}
     assert [requirement for requirement, tests in cited.items() if tests and all(map(is_slow, tests))] == []
 

@@ -51,7 +51,7 @@ def demo(
     The queries join orders with customers and products. The tables are created once, take 90 MB, and stay for further
     runs, in a folder of ~/.cache/penstock unless --data sets another. Each system runs each query once to warm up, and
     three times in turns, in the same Spark session. The result has the median seconds, shuffled bytes and tasks, what
-    Penstock decided and why, and whether the rows are equal. It takes two minutes on two idle cores.
+    Penstock decided and why, and whether the rows are equal. It takes two to three minutes on two idle cores.
 
     \b
     Examples:
