@@ -147,7 +147,7 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
+        throw operator instanceof Exchange ? new NativeSql.Declined(EXCHANGE_REASON) : NativeSql.Declined.operator(operator);
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */

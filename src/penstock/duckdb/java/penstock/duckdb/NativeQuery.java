@@ -190,7 +190,7 @@ final class NativeQuery {
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
-        throw new NativeSql.Declined("operator " + Catalyst.name(plan));
+        throw NativeSql.Declined.operator(plan);
     }
 
     /** Renames the columns of rows to those of a plan. */
