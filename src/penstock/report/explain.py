@@ -190,9 +190,8 @@ class ExplainedPlan:
                 yield "  " * depth + (f"{distribution}: " if distribution else "") + node.label + suffix
                 distribution = ""
             if not is_repeated:
-                todo[:0] = [
-                    (by_id[edge.source], input_depth, edge.label or distribution, tasks) for edge in node.inputs
-                ]
+                inputs = ((by_id[edge.source], edge.label or distribution) for edge in node.inputs)
+                todo[:0] = [(read, input_depth, label, tasks) for read, label in inputs]
 
     def _tasks_text(self, node: ExplainedNode) -> str:
         if node.parallelism is None:
