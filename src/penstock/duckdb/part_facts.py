@@ -45,7 +45,8 @@ class PartFacts:
     computes the part; None if DuckDB does.
 
     `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
-    `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
+    `read_columns`, `rebase_mode`, `partition_columns` and `compared_columns` as in
+    `penstock.duckdb.worker.files.Files`.
 
     The part joins `build_count` broadcast sides and the key sets numbered `key_set_numbers` (keys of dynamic filters,
     see `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
@@ -61,6 +62,7 @@ class PartFacts:
     columns: tuple[Column, ...] = field(default=(), repr=False)
     rebase_mode: str = "CORRECTED"
     partition_columns: tuple[Column, ...] = field(default=(), repr=False)
+    compared_columns: Mapping[str, bool] = field(default_factory=dict)
     inputs: tuple[tuple[Column, ...], ...] = ()
     build_count: int = 0
     key_set_numbers: tuple[int, ...] = ()

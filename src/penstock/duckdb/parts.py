@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.expressions.registry import helper
 from penstock.duckdb.failures import (
     fail_fast,
     failure_reason,
@@ -49,11 +51,13 @@ _SAMPLED_ROW_GROUPS = 3
 class NativeParts:
     """Replaces parts of the physical plans of a vertex by DuckDB operators.
 
-    `memory` is the number of bytes that DuckDB may use in a task before it spills. `fragments` are the parts of the
+    `memory` is the number of bytes that DuckDB may use in a task before it spills. `excluded` are the names of
+    expressions that Spark must compute, in lower case. `fragments` are the parts of the
     latest plan. `failure` says why Spark computes all parts; None if DuckDB may be used.
     """
 
     memory: int
+    excluded: Sequence[str] = ()
     fragments: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
     _counters: list[RowCounters] = field(default_factory=list, repr=False)
@@ -77,7 +81,7 @@ class NativeParts:
 
     def _rewrite(self, session: Session, plan: Any) -> Any:
         bridge = session._bridge
-        answer = bridge.helper("NativeParts").find(plan)
+        answer = helper(bridge, "NativeParts").find(plan, list(self.excluded))
         self.fragments = [PartFacts.of(facts) for facts in answers.facts(answer)]
         self.failure = unavailable_reason(bridge)
         if self.failure is not None:
@@ -128,7 +132,8 @@ class NativeParts:
         reason = part.too_small_reason(facts["tasks"], sample.task_rows)
         if reason is not None:
             return reason
-        files, tables = Files(part.read_columns, part.rebase_mode, part.partition_columns), _tables(session, root, part)
+        files = Files(part.read_columns, part.rebase_mode, part.partition_columns, part.compared_columns)
+        tables = _tables(session, root, part)
         function = PartFunction(part.sql, part.columns, self.memory, files, tables=tables)
         if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
             return function

@@ -16,8 +16,11 @@ _ARROW_NAMES = {
     "double": "double",
     "date": "date32",
     "string": "string",
+    "timestamp_ntz": "timestamp[us]",
 }
 """Arrow's name of each supported Spark type except decimals."""
+_SQL_TYPES = {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP"}
+"""DuckDB's names of the types whose names in Spark it lacks, or that it understands differently."""
 _MAX_SHORT_DIGITS = 18
 """Spark and DuckDB store decimals of up to this number of digits in 64 bits."""
 
@@ -50,7 +53,14 @@ class Column:
 
         if self.type.startswith("decimal("):
             return pa.decimal128(*self._precision_and_scale)
+        if self.type == "timestamp":
+            return pa.timestamp("us", "UTC")
         return pa.type_for_alias(_ARROW_NAMES[self.type])
+
+    @property
+    def sql_type(self) -> str:
+        """The column's type in DuckDB."""
+        return _SQL_TYPES.get(self.type, self.type)
 
     def to_wire(self, values: Any) -> Any:
         """Convert an Arrow array, as returned by DuckDB, to the wire type."""

@@ -28,6 +28,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.KeyRows;
 import penstock.plans.Catalyst;
@@ -58,17 +59,17 @@ final class NativePart {
     /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
     private int droppingOperators;
 
-    NativePart(SparkPlan plan) throws NativeSql.Declined {
+    NativePart(SparkPlan plan) throws Declined {
         this(plan, "scan");
     }
 
     /** A part whose query reads the rows of its files as `scanName`. */
-    NativePart(SparkPlan plan, String scanName) throws NativeSql.Declined {
+    NativePart(SparkPlan plan, String scanName) throws Declined {
         this.plan = plan;
         this.scanName = scanName;
         sql = of(plan);
         if (scan != null && !inputs.isEmpty()) {
-            throw new NativeSql.Declined("files together with exchanged rows");
+            throw new Declined("files together with exchanged rows");
         }
         if (needsPartitioning) {
             checkLayout();
@@ -100,7 +101,7 @@ final class NativePart {
         return total;
     }
 
-    private String of(SparkPlan plan) throws NativeSql.Declined {
+    private String of(SparkPlan plan) throws Declined {
         SparkPlan materialized = materializedPlan(plan);
         if (materialized != null) {
             return withColumnsOf(plan, of(materialized), materialized);
@@ -108,7 +109,7 @@ final class NativePart {
         SparkPlan operator = unwrap(plan);
         if (operator instanceof FileSourceScanExec) {
             if (scan != null) {
-                throw new NativeSql.Declined("two tables");
+                throw new Declined("two tables");
             }
             scan = (FileSourceScanExec) operator;
             return NativeScan.sql(scan, scanName);
@@ -119,7 +120,7 @@ final class NativePart {
         }
         if (operator instanceof ProjectExec) {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
-                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+                throw new Declined("a value that may fail, of a row that may be dropped");
             }
             return "SELECT " + selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
@@ -147,11 +148,11 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
+        throw new Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */
-    private String ofDroppable(SparkPlan plan) throws NativeSql.Declined {
+    private String ofDroppable(SparkPlan plan) throws Declined {
         droppingOperators++;
         String rows = of(plan);
         droppingOperators--;
@@ -171,9 +172,9 @@ final class NativePart {
     }
 
     /** Renames the columns of `from` to those of `to`: a result that is read twice has different column ids. */
-    private static String withColumnsOf(SparkPlan to, String sql, SparkPlan from) throws NativeSql.Declined {
+    private static String withColumnsOf(SparkPlan to, String sql, SparkPlan from) throws Declined {
         if (to.output().size() != from.output().size()) {
-            throw new NativeSql.Declined("a result that is read with another number of columns");
+            throw new Declined("a result that is read with another number of columns");
         }
         return "SELECT * FROM (" + sql + ") AS t(" + NativeSql.columns(to.output()) + ")";
     }
@@ -184,14 +185,14 @@ final class NativePart {
         return operator instanceof SortExec ? ((SortExec) operator).child() : operator;
     }
 
-    private String broadcastJoin(NativeJoin join) throws NativeSql.Declined {
+    private String broadcastJoin(NativeJoin join) throws Declined {
         joinedBroadcasts.add(join.broadcastId());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
         return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
     }
 
-    static String selectList(Seq<NamedExpression> expressions) throws NativeSql.Declined {
+    static String selectList(Seq<NamedExpression> expressions) throws Declined {
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(expressions)) {
             NamedExpression expression = (NamedExpression) element;
@@ -202,7 +203,7 @@ final class NativePart {
     }
 
     /** Returns the rows that match a condition. A filter by a key set is skipped if the broadcast keys are joined above. */
-    private String filter(Expression condition, String rows) throws NativeSql.Declined {
+    private String filter(Expression condition, String rows) throws Declined {
         if (condition instanceof And) {
             return filter(((And) condition).right(), filter(((And) condition).left(), rows));
         }
@@ -219,7 +220,7 @@ final class NativePart {
     }
 
     /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
-    private void checkLayout() throws NativeSql.Declined {
+    private void checkLayout() throws Declined {
         boolean exchanges;
         try {
             exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
@@ -227,7 +228,7 @@ final class NativePart {
             exchanges = true;
         }
         if (exchanges) {
-            throw new NativeSql.Declined("rows that must be exchanged first");
+            throw new Declined("rows that must be exchanged first");
         }
     }
 

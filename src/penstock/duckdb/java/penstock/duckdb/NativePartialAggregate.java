@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -16,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -33,21 +33,18 @@ final class NativePartialAggregate {
     private final String columns;
     private final String groupBy;
 
-    NativePartialAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
+    NativePartialAggregate(BaseAggregateExec plan) throws Declined {
         Map<Object, Object> sqlById = new HashMap<>();
         StringBuilder groupByClause = new StringBuilder();
         for (Object expression : Catalyst.each(plan.groupingExpressions())) {
             NamedExpression group = (NamedExpression) expression;
-            if (NumericTypes.isFloating(((Expression) expression).dataType())) {
-                throw new NativeSql.Declined("groups by floating-point numbers");
-            }
             String sql = NativeSql.of((Expression) expression);
             sqlById.put(group.exprId().id(), sql);
             groupByClause.append(groupByClause.length() == 0 ? " GROUP BY " : ", ").append(sql);
         }
         for (AggregateExpression function : Catalyst.each(plan.aggregateExpressions())) {
             if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
-                throw new NativeSql.Declined("a distinct aggregate");
+                throw new Declined("a distinct aggregate");
             }
             List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
             List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
@@ -59,7 +56,7 @@ final class NativePartialAggregate {
         for (NamedExpression result : Catalyst.each(plan.resultExpressions())) {
             Object sql = result instanceof AttributeReference ? sqlById.get(result.exprId().id()) : null;
             if (sql == null) {
-                throw new NativeSql.Declined("an aggregate whose results are more than its groups and functions");
+                throw new Declined("an aggregate whose results are more than its groups and functions");
             }
             results.append(results.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
         }
@@ -73,7 +70,7 @@ final class NativePartialAggregate {
 
     /** Returns the SQL of each buffer of an aggregate function; a final aggregate merges them after the exchange. */
     private static List<String> buffers(AggregateFunction function, List<?> buffers, String filter)
-            throws NativeSql.Declined {
+            throws Declined {
         String name = Catalyst.name(function);
         List<Object> types = new ArrayList<>();
         for (Object buffer : buffers) {
@@ -82,19 +79,26 @@ final class NativePartialAggregate {
         if (name.equals("Count") && types.size() == 1) {
             return Arrays.asList(count(function, filter));
         }
+        if (NativeStatistics.isSupported(function)) {
+            return NativeStatistics.buffers(function, buffers, filter);
+        }
         if (function.children().size() != 1) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
         String sql = NativeSql.of(child);
         String type = NativeTypes.nameOf(child.dataType());
-        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !NumericTypes.isFloating(child.dataType())) {
-            return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + filter);
+        if (NativeLogicalAggregate.SIMPLE_FUNCTIONS.containsKey(name)) {
+            return Arrays.asList(NativeLogicalAggregate.SIMPLE_FUNCTIONS.get(name) + "(" + sql + ")" + filter);
         }
         if (!name.equals("Sum") && !name.equals("Average") || NumericTypes.overflowMode(function).equals("TRY")) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         String count = "count(" + sql + ")" + filter;
+        if (NumericTypes.isFloating(child.dataType())) {
+            String sum = floatingSum("", sql, filter);
+            return name.equals("Sum") ? Arrays.asList(sum) : Arrays.asList("coalesce(" + sum + ", 0)", count);
+        }
         if (child.dataType() instanceof DecimalType && types.size() == 2) {
             boolean fits = NumericTypes.isSummedExactly(child.dataType());
             String sum = sum("", sql, filter, (String) types.get(0), fits ? null : NativeTypes.largestSum(child.dataType()));
@@ -105,18 +109,18 @@ final class NativePartialAggregate {
             return Arrays.asList(integerSum("", sql, filter, NumericTypes.sumFitsLong(child), NumericTypes.overflowMode(function)));
         }
         if (name.equals("Average") && NumericTypes.isInteger(child.dataType()) && types.size() == 2) {
-            return Arrays.asList("coalesce(" + doubleSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
+            return Arrays.asList("coalesce(" + averagedSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
         }
-        throw new NativeSql.Declined("aggregate " + name + " of " + type);
+        throw new Declined("aggregate " + name + " of " + type);
     }
 
     /** Returns the FILTER clause of an aggregate function, which follows the call; empty without filter. */
-    static String filter(AggregateExpression function) throws NativeSql.Declined {
+    static String filter(AggregateExpression function) throws Declined {
         return function.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) function.filter().get()) + ")";
     }
 
     /** Returns the number of rows whose arguments are all not null. */
-    static String count(AggregateFunction function, String filter) throws NativeSql.Declined {
+    static String count(AggregateFunction function, String filter) throws Declined {
         StringBuilder allNotNull = new StringBuilder();
         for (Expression argument : Catalyst.each(function.children())) {
             allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition(argument)).append(" IS NOT NULL");
@@ -125,29 +129,35 @@ final class NativePartialAggregate {
     }
 
     /**
-     * Returns a sum of integers for an average, as a double.
+     * Returns a sum of numbers as a double.
      *
-     * Spark adds doubles. Above 2 to the 53rd, Spark rounds the sum after each row, so the sum depends on the order of
-     * the rows. So the result is an error if the sum of the absolute values (2 * positive - all) may exceed that bound.
+     * Both engines round the sum after each addition, so it depends on the order of the rows and of partial sums.
      *
      * @param distinct `DISTINCT ` or empty, as in the methods below
+     */
+    static String floatingSum(String distinct, String sql, String filter) {
+        return distinct.isEmpty() ? "sum(CAST(" + sql + " AS DOUBLE))" + filter : "CAST(sum(" + distinct + sql + ")" + filter + " AS DOUBLE)";
+    }
+
+    /**
+     * Returns a sum of integers for an average, as a double.
+     *
+     * Spark adds doubles. Above 2 to the 53rd, it rounds the sum after each row. The average of the unscaled integers of
+     * decimals becomes a decimal, so it must be exact: it is an error if the sum of the absolute values
+     * (2 * positive - all) may exceed that bound.
+     *
      * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
      */
-    static String doubleSum(String distinct, String sql, String filter, Expression child, int tasks) {
+    static String averagedSum(String distinct, String sql, String filter, Expression child, int tasks) {
+        if (!Catalyst.name(child).equals("UnscaledValue")) {
+            return floatingSum(distinct, sql, filter);
+        }
         String sum = "sum(" + distinct + sql + ")" + filter;
-        long maxAbsolute = maxAbsolute(child);
+        long maxAbsolute = (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
         String mayBeRounded = tasks == 1 && maxAbsolute <= MAX_VALUE_TO_COUNT_ROWS
                 ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute
                 : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum + " > " + MAX_EXACT_DOUBLE / tasks;
         return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";
-    }
-
-    private static long maxAbsolute(Expression child) {
-        if (Catalyst.name(child).equals("UnscaledValue")) {
-            return (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
-        }
-        int bits = 8 * child.dataType().defaultSize();
-        return bits == 64 ? Long.MAX_VALUE : 1L << bits - 1;
     }
 
     /** Returns a sum of decimals, an error if the sum of their absolute values exceeds the bound; null means no bound. */

@@ -22,7 +22,7 @@ import penstock.plans.Catalyst;
 /** The hash partitioning of rows that are exchanged as columns; see `worker/scatter.py`. */
 final class NativeScatter {
     /** The types that the Python worker (`worker/scatter.py`) hashes as Spark does; it also hashes short decimals. */
-    private static final List<String> HASHED_BY_WORKER = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
+    private static final List<String> HASHED_BY_WORKER = Arrays.asList("boolean tinyint smallint int bigint date float double timestamp timestamp_ntz".split(" "));
     /** Decimals up to this precision are hashed as longs. */
     private static final int MAX_LONG_DIGITS = 18;
 
