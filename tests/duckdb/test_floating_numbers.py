@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         BOTH,
     ),
     "smallest and largest": (
-        "SELECT g, min(x) + 0D a, max(x) + 0D b, min(f) + 0D c, max(f) + 0D d, max_by(g, i) e FROM special GROUP BY g",
+        "SELECT g, min(x) + 0D a, max(x) + 0D b, min(f) + 0D c, max(f) + 0D d FROM special GROUP BY g",
         (SINGLE,),
     ),
     "groups": ("SELECT x, f, count(*) n, count(DISTINCT y) m FROM special GROUP BY x, f", BOTH),

@@ -105,8 +105,8 @@ def test_generated_expressions(spark: SparkSession, native: Environment, ansi: b
 
 
 DECLINED = {
-    "floating-point sums": ("SELECT sum(f) FROM t", "aggregate Sum of DOUBLE"),
-    "groups by floating-point numbers": ("SELECT f, count(*) FROM t GROUP BY f", "groups by floating-point numbers"),
+    "an aggregate that DuckDB rounds differently": ("SELECT skewness(f) FROM t", "aggregate Skewness"),
+    "an approximate count": ("SELECT approx_count_distinct(i8) FROM t", "aggregate HyperLogLogPlusPlus"),
     "unsupported arithmetic": ("SELECT max(small15 % 3.0BD) FROM t", "expression Remainder"),
     "an unsupported expression": ("SELECT max(soundex(s)) FROM t", "a function that DuckDB does not have: soundex"),
     "another collation": ("SELECT max(s COLLATE UTF8_LCASE) FROM t", "type string collate UTF8_LCASE"),
@@ -181,7 +181,7 @@ JOINED = {
     "an empty side": ("count(*)", "t JOIN (SELECT * FROM u WHERE u_s = 'none') x ON s = u_s", None),
     "a side of keys only": ("count(*)", "t JOIN (SELECT u_s FROM u) x ON s = u_s", None),
     "two joins": ("count(*)", "t JOIN u ON i8 = u_i8 JOIN (SELECT u_s AS y FROM u) x ON s = y", None),
-    "keys of floating-point numbers": ("count(*)", "t JOIN u ON f = u_f", "a comparison of floating-point numbers"),
+    "keys of floating-point numbers": ("count(*)", "t JOIN u ON f = u_f", None),
     "NOT IN": ("count(*)", "t WHERE i8 NOT IN (SELECT u_i8 FROM u)", "NOT IN"),
     "EXISTS, or something else": (
         "count(*)",

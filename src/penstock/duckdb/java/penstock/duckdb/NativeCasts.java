@@ -14,6 +14,8 @@ final class NativeCasts {
     private static final int[] INTEGER_DIGITS = {3, 5, 10, 19}; // in the order of `NumericTypes.INTEGERS`
     /** The number of digits up to which Java and DuckDB round the text of a double to the same decimal; see `numbers.py`. */
     private static final int MAX_DOUBLE_DIGITS = 14;
+    /** The maximum scale of decimals that doubles are cast to: a double has about 15 digits. */
+    private static final int MAX_DOUBLE_SCALE = 15;
 
     static String of(Cast cast, String sql) throws Declined {
         DataType from = cast.child().dataType();
@@ -24,9 +26,9 @@ final class NativeCasts {
             DecimalType decimal = (DecimalType) to;
             int integerDigits = decimal.precision() - decimal.scale();
             int digits = digits(from);
-            if (from.catalogString().equals("double") && decimal.scale() < MAX_DOUBLE_DIGITS) { // Spark rounds the text of the double
+            if (from.catalogString().equals("double") && decimal.scale() <= MAX_DOUBLE_SCALE) { // Spark rounds the text of the double
                 String text = "CAST(" + sql + " AS VARCHAR)";
-                String isRoundedDifferently = "contains(" + text + ", 'e') OR abs(" + sql + ") >= 1e" + (MAX_DOUBLE_DIGITS - decimal.scale()) + "::DOUBLE";
+                String isRoundedDifferently = "contains(" + text + ", 'e') OR " + isNearTie("abs(" + sql + ")", decimal.scale());
                 return narrowed(text, isRoundedDifferently + " THEN error('a number that is rounded differently')", type);
             }
             if (digits > integerDigits) {
@@ -40,6 +42,19 @@ final class NativeCasts {
             throw new Declined("a cast of " + from.catalogString() + " to " + to.catalogString());
         }
         return "CAST(" + sql + " AS " + type + ")";
+    }
+
+    /**
+     * Whether Java and DuckDB may round the text of a positive double to different decimals.
+     *
+     * Each text differs from the double by at most half the distance of doubles, so both are rounded to the same decimal
+     * unless a tie is that close. The error of the product with a power of ten is at most as large again. Both write a tie
+     * of up to 15 digits exactly.
+     */
+    private static String isNearTie(String sql, int scale) {
+        String scaled = "(" + sql + " * 1e" + scale + "::DOUBLE)";
+        return sql + " >= 1e" + (MAX_DOUBLE_DIGITS - scale) + "::DOUBLE AND abs(" + scaled + " - floor(" + scaled + ") - 0.5::DOUBLE) <= " + scaled
+                + " * 2.3e-16::DOUBLE";
     }
 
     /** Returns the maximum digits of an integer or decimal before the decimal point, 0 for other types. */

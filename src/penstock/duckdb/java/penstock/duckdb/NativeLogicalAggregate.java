@@ -162,7 +162,7 @@ final class NativeLogicalAggregate {
         String count = "count(" + distinct + sql + ")" + suffix;
         if (NumericTypes.isInteger(child.dataType()) || NumericTypes.isFloating(child.dataType())) {
             String sum = NativePartialAggregate.averagedSum(distinct, sql, suffix, child, 1);
-            return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
+            return "CASE WHEN " + count + " = 0 THEN NULL ELSE (" + sum + ") / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NumericTypes.isSummedExactly(child.dataType())) {
             throw new Declined("an average of " + Catalyst.type(child));
