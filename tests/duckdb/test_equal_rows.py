@@ -78,7 +78,7 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
         ),
         {"row_group_size": 50_000},
     ),
-    # Java 17 writes these ties with a last digit that is too small.
+    # The nearest doubles of decimals of 16 digits, of which some have the text of a smaller decimal.
     "ties": (pa.table({"k": KEYS, "x": [75774930119.38175, 93793558139.17945, 1.5, -79776344986.39115]}), {}),
     "no_ties": (pa.table({"k": KEYS, "x": [75774930119.3812, 0.00015, 12.34565, -99999999999.9999]}), {}),
     "three": (pa.table({"w": pa.array([3], INTS)}), {}),
