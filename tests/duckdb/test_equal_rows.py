@@ -73,7 +73,7 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
                 "n": range(200_000),
                 "k": pa.array([1] * 100_000 + [2] * 100_000, INTS),
                 "amount": pa.array([10**11] * 199_999 + [7], pa.int64()),
-                "opposite": pa.array([10**11, 3 - 10**11] * 100_000, pa.int64()),
+                "opposite": pa.array(([10**12 + 1] * 50_000 + [3 - 10**12] * 50_000) * 2, pa.int64()),
             }
         ),
         {"row_group_size": 50_000},
@@ -141,8 +141,10 @@ CASES = (
         ),
         "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
         "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
-        "an average of many numbers that cancel out": Case(
-            "SELECT k, avg(if(n % 40 < 20, opposite, 3 - opposite)) FROM large GROUP BY k"
+        "an average of many numbers that cancel out": Case("SELECT k, avg(opposite) FROM large GROUP BY k"),
+        "an average of many numbers that cancel out across tasks": Case(
+            "SELECT count(*), avg(opposite) FROM large GROUP BY n < 0",
+            settings=(("spark.sql.files.maxPartitionBytes", "100000"),),
         ),
         "an average of large numbers": Case("SELECT k, round(avg(amount)) FROM large GROUP BY k", (SINGLE, MANY)),
         "decimals of doubles that are ties": Case("SELECT k, max(cast(x AS decimal(15,4))) FROM ties GROUP BY k"),
