@@ -64,10 +64,8 @@ final class NativeFinalAggregate {
         }
         if (name.equals("Average") && !(child.dataType() instanceof DecimalType)) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            String failure = NumericTypes.isFloating(child.dataType()) ? ""
-                    : Catalyst.name(child).equals("UnscaledValue") ? "count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR + " WHEN "
-                    : NativePartialAggregate.isCancelled(firstBuffer) + " THEN " + NativePartialAggregate.CANCELLED_ERROR + " WHEN ";
-            return "CASE WHEN " + failure + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
+            String tooMany = "count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR + " WHEN ";
+            return "CASE WHEN " + (Catalyst.name(child).equals("UnscaledValue") ? tooMany : "") + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
         }
         throw new Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }

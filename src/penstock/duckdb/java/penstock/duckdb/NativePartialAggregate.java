@@ -27,7 +27,6 @@ final class NativePartialAggregate {
     /** Maximum tasks with rows of a group; with more, the final aggregate fails. So each may sum up to `MAX_EXACT_DOUBLE / MAX_TASKS`. */
     static final int MAX_TASKS = 1024;
     static final String ROUNDED_ERROR = "error('an average that Spark rounds differently')";
-    static final String CANCELLED_ERROR = "error('an average of large numbers that cancel out')";
     /** Up to this absolute value, a sum above `MAX_EXACT_DOUBLE` needs at least 900 million rows, so a check only counts rows. */
     private static final long MAX_VALUE_TO_COUNT_ROWS = 10_000_000;
 
@@ -145,8 +144,10 @@ final class NativePartialAggregate {
      *
      * Spark adds doubles. If the sum of the absolute values (2 * positive - all) of integers exceeds 2 to the 53rd, it
      * rounds the sum after each row. The rounding errors are small compared with the absolute values, so it is an error if
-     * the sum is much smaller than these. The average of the unscaled integers of decimals becomes a decimal, so it
-     * must be exact: it is an error if the sum may be rounded.
+     * the sum is less than half of these. Sums of many tasks must not cancel out either: all that may be negative or
+     * cancel out in a task must be less than a quarter of the bound, and a sum that may be rounded exceeds half of it. The
+     * average of the unscaled integers of decimals becomes a decimal, so it must be exact: it is an error if the sum may
+     * be rounded.
      *
      * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
      */
@@ -156,26 +157,17 @@ final class NativePartialAggregate {
         }
         String sum = "sum(" + distinct + sql + ")" + filter;
         String absolute = "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum;
-        String mayBeRounded = absolute + " > " + MAX_EXACT_DOUBLE / tasks;
         if (!Catalyst.name(child).equals("UnscaledValue")) {
-            return "CASE WHEN " + mayBeRounded + " AND 2 * abs(" + sum + ") < " + absolute + " THEN " + CANCELLED_ERROR + " ELSE "
-                    + floatingSum(distinct, sql, filter) + " END";
+            String mayCancel = tasks == 1 ? absolute + " > " + MAX_EXACT_DOUBLE + " AND 2 * abs(" + sum + ") < " + absolute
+                    : absolute + " > " + MAX_EXACT_DOUBLE / tasks / 4 + " AND 2 * " + sum + " < " + absolute;
+            return "CASE WHEN " + mayCancel + " THEN error('an average of large numbers that cancel out') ELSE " + floatingSum(distinct, sql, filter) + " END";
         }
+        String mayBeRounded = absolute + " > " + MAX_EXACT_DOUBLE / tasks;
         long maxAbsolute = (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
         if (tasks == 1 && maxAbsolute <= MAX_VALUE_TO_COUNT_ROWS) {
             mayBeRounded = "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute;
         }
         return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";
-    }
-
-    /**
-     * Returns the condition that sums of tasks are rounded and cancel out; see `averagedSum`.
-     *
-     * A task whose absolute values exceed its share of the bound has a sum of at least half of them.
-     */
-    static String isCancelled(String sum) {
-        return "(count(*) > " + MAX_TASKS + " OR max(abs(" + sum + ")) >= " + MAX_EXACT_DOUBLE / MAX_TASKS / 2 + ") AND 2 * abs(sum(" + sum
-                + ")) < sum(abs(" + sum + "))";
     }
 
     /** Returns a sum of decimals, an error if the sum of their absolute values exceeds the bound; null means no bound. */
