@@ -142,10 +142,6 @@ CASES = (
         "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
         "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
         "an average of many numbers that cancel out": Case("SELECT k, avg(opposite) FROM large GROUP BY k"),
-        "an average of many numbers that cancel out across tasks": Case(
-            "SELECT count(*), avg(opposite) FROM large GROUP BY n < 0",
-            settings=(("spark.sql.files.maxPartitionBytes", "100000"),),
-        ),
         "an average of large numbers": Case("SELECT k, round(avg(amount)) FROM large GROUP BY k", (SINGLE, MANY)),
         "decimals of doubles that are ties": Case("SELECT k, max(cast(x AS decimal(15,4))) FROM ties GROUP BY k"),
         "decimals of doubles": Case(
