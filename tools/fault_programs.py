@@ -185,8 +185,8 @@ def single_pandas_group(spark: SparkSession, _: Path) -> object:
 
 @fault("cartesian product", WITHOUT_BROADCAST)
 def cartesian_product(spark: SparkSession, _: Path) -> object:
-    left = spark.range(0, 15_000, 1, 4).selectExpr("id as a")
-    right = spark.range(0, 15_000, 1, 2).selectExpr("id as b")
+    left = spark.range(0, 30_000, 1, 4).selectExpr("id as a")
+    right = spark.range(0, 30_000, 1, 2).selectExpr("id as b")
     return left.crossJoin(right).where("pmod(a * b, 1000003) = 1").agg(F.count("*")).collect()
 
 

@@ -7,6 +7,7 @@ An earlier run of the job is compared with plain Spark, so that the page shows w
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,7 @@ def start(spark: SparkSession, query: str, target: str, **config: Any) -> tuple[
 
 
 def main(data: Path) -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g").getOrCreate()
     for file in sorted((data / "tpch-1").glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)

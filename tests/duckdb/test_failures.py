@@ -59,13 +59,16 @@ def test_a_failed_query_is_not_tried_again(
 ) -> None:
     write_days(tmp_path, INFINITE)
     env, rows = Environment(spark, config=SINGLE_TASK, progress=False), []
-    choices = []
+    choices, steps = [], []
     for _ in range(2):
         rows.append(sorted(map(tuple, env.collect(years(spark, tmp_path)))))
         choices.append(choice(env))
+        assert env.last_job is not None
+        steps.append(env.last_job.vertices[0].reason)
     assert rows == [[(1, 5881580 + 1970), (2, 1970)]] * 2
     assert choices[0][0] == SINGLE_DUCKDB_TASK
     assert choices[0][2] == "Spark computes it"
+    assert steps[0].startswith("Spark computes the query: ")
     assert choices[1][0] == "not in one task of DuckDB"
     assert "DuckDB failed on it before" in choices[1][1]
     assert caplog.text.count("DuckDB failed, so Spark computes the rows") == 1

@@ -320,7 +320,7 @@ def test_small_queries(spark: SparkSession, text: str) -> None:
     assert len(env.last_job.vertices) == int(SMALL[text])
     plan = str(env.explain(spark.sql(text)))
     assert ("one task of DuckDB computes" in plan) is SMALL[text]
-    assert ("DuckDB computes the query in one task, as it is small" in plan) is SMALL[text]
+    assert ("reads the rows that DuckDB computes in one task" in plan) is SMALL[text]
     assert ("Spark splits this source itself: DuckDB" in plan) is False
 
 

@@ -120,6 +120,9 @@ def test_an_action_without_statement_has_method_and_line_as_name(served: SparkSe
         f"write.parquet at {line_of('/ NAME')}",
         f"show at {line_of('show(7)')}",
     ]
+    written, shown = (str(job.table()) for job in RECENT)
+    assert "write by Spark's writer" in written
+    assert "return rows" in shown
 
 
 def test_rows_that_an_action_caches_are_a_job_with_another_name(served: SparkSession) -> None:

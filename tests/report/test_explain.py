@@ -27,7 +27,8 @@ PLAN = (
     node(4, "orders join customer on o_custkey", None, (2, "shuffled by o_custkey"), (3, "broadcast")),
     node(5, "aggregate by c_name", None, (4, "shuffled by c_name")),
     node(6, "aggregate by o_date", 4, (4, "shuffled by o_date"), reason="set by the user"),
-    node(7, "return rows", None, (5, ""), (6, "to one task")),
+    node(7, "sort by o_date", 4, (6, ""), reason="set by the user"),  # in the tasks of the aggregate
+    node(8, "return rows", None, (5, ""), (7, "to one task")),
 )
 
 
@@ -40,8 +41,9 @@ def test_a_plan_prints_as_a_tree() -> None:
         "      shuffled by c_name: orders join customer on o_custkey",
         "        shuffled by o_custkey: orders, 2 tasks: 2 files of 20.0 MiB",
         "        broadcast: customer, 1 task: 1 file of 1.0 MiB",
-        "    to one task: aggregate by o_date, 4 tasks: set by the user",
-        "      shuffled by o_date: orders join customer on o_custkey (see above)",
+        "    to one task: sort by o_date, 4 tasks: set by the user",
+        "      aggregate by o_date",
+        "        shuffled by o_date: orders join customer on o_custkey (see above)",
     ]
     assert not INTERNAL_TERMS.search("\n".join(lines))
 
@@ -51,5 +53,5 @@ def test_a_plan_converts_to_a_dict() -> None:
     assert (first["name"], first["label"], first["parallelism"]) == ("Name1", "orders", 2)
     assert last["inputs"] == [
         {"source": 5, "partitioner": "HASH(none#1)"},
-        {"source": 6, "partitioner": "HASH(none#1)"},
+        {"source": 7, "partitioner": "HASH(none#1)"},
     ]

@@ -36,7 +36,7 @@ def recorded(
     for choice in choices:
         log.record(choice)
     execution = ExecutionJobVertex(VERTEX, JobEventBus())
-    context: Any = SimpleNamespace(decisions=log)
+    context: Any = SimpleNamespace(decisions=log, plan=SimpleNamespace(sources={}))
     results: Any = Results(*sizes)
     record_run(context, execution, run, results, channels)
     return execution.snapshot, log
@@ -56,7 +56,7 @@ def test_measured_figures() -> None:
 def test_a_decided_parallelism_is_not_replaced() -> None:
     log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobEventBus())
     execution.record(parallelism=7, reason="as measured", bytes_in=40)
-    context: Any = SimpleNamespace(decisions=log)
+    context: Any = SimpleNamespace(decisions=log, plan=SimpleNamespace(sources={}))
     results: Any = Results()
     record_run(context, execution, VertexRun(None, 4), results, ())
     assert (execution.snapshot.parallelism, execution.snapshot.tasks) == (7, 4)

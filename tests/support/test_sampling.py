@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sampling import SAMPLE, mark_thorough
+from tests.support.sampling import FILE_SAMPLE, SAMPLE, mark_thorough
 
 
 @dataclass
@@ -47,6 +47,8 @@ def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
         (cases("of Spark, more", 50, "spark", sample=pytest.mark.sample(20).mark), 20),
         (cases("running alone", 3, alone=True), 0),
         (cases("first", 9, "spark") + cases("second", 9, "spark"), 2 * SAMPLE),
+        ([Item(f"a file::test {number}", ("spark",)) for number in range(20)], FILE_SAMPLE),
+        ([Item(f"a file without Spark::test {number}") for number in range(20)], 20),
     ],
     ids=lambda value: value[0].nodeid if isinstance(value, list) else "",
 )

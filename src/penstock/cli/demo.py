@@ -84,11 +84,9 @@ def _run_demo(output: Output, tables: Mapping[str, Path]) -> None:
     from penstock.cli.demo_runs import Comparison
     from penstock.spark.bridge.session import embedded_session
 
-    _progress("Starting Spark ...", newline=False)
-    start = time.monotonic()
+    _progress("Starting Spark ...")
     spark = embedded_session()
     comparison = Comparison(spark, tables)
-    _progress(f" {time.monotonic() - start:.0f} s")
     _progress("Seconds for all three queries, on each system:")
     for number in range(ROUNDS + 1):
         _progress(f"Round {number} of {ROUNDS}:" if number else "Warm-up:     ", newline=False)
@@ -120,6 +118,7 @@ def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, P
         f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
         f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
         "finished stages in the last run.\n"
+        "A query of DuckDB has two tasks: one computes it, and shuffles its result to the other.\n"
         f"Penstock without DuckDB leaves a query to Spark if its tables are below {limit}; the demo's "
         "default tables\nare just above.\n"
     )

@@ -134,7 +134,7 @@ class Comparison:
         if system is System.SPARK:
             return df.collect()
         env = self._environments[system]
-        rows = env.collect(df)
+        rows = env.collect(df, name=f"{question.title}, {system.value}")
         if env.last_job:
             self.jobs[question, system] = env.last_job
         return rows

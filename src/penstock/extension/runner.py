@@ -193,7 +193,11 @@ class JobRunner:
             )
             return query.compute_last_stage(df) if must_run_now else executed_plan(df)
 
-        sink = ResultSink("rows", rows_of) if command is None else WriterSink(rows_of, command, config)
+        sink: ResultSink
+        if command is None:
+            sink = ResultSink(SPARK_WRITER if query.is_written else "rows", rows_of)
+        else:
+            sink = WriterSink(rows_of, command, config)
         self._observer.watch(job, bridge)
         if self._progress:
             stop_spark_progress_bar(bridge)

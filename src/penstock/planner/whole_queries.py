@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.config.options import NATIVE
 from penstock.connectors.core.scan import Scan, Splitting
 from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph.labels import table_name
 from penstock.planner.draft import DraftChoice
 from penstock.spark.plans import catalyst
 from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES, LogicalPlan
@@ -81,8 +82,8 @@ class NativeQuery(SparkQuery):
     """Why Spark computed the query instead; empty if it did not."""
 
     def __init__(self, engine: NativeEngine, query: EngineQuery, task: TaskResources, reason: str) -> None:
-        super().__init__(query.plan, f"{engine.name} computes the query in one task, as {reason}")
-        self.name = ", ".join(query.tables)
+        super().__init__(query.plan, f"reads the rows that {engine.name} computes in one task")
+        self.name = ", ".join(map(table_name, query.tables))
         self._engine = engine
         self._native = query
         self._native_reason = reason

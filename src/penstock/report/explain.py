@@ -175,22 +175,23 @@ class ExplainedPlan:
         by_id = {node.id: node for node in self.nodes}
         read_nodes = {edge.source for node in self.nodes for edge in node.inputs}
         printed: set[int] = set()
-        todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read_nodes]
-        while todo:  # entries: a node, its depth, and how its rows reach the node that reads them
-            node, depth, distribution = todo.pop(0)
+        todo = [(by_id[node.id], 1, "", "") for node in reversed(self.nodes) if node.id not in read_nodes]
+        # Entries: a node, its depth, how its rows reach the node that reads them, and the text of that node's tasks.
+        while todo:
+            node, depth, distribution, tasks = todo.pop(0)
             is_repeated = node.id in printed
             printed.add(node.id)
             input_depth = depth
             if node.label:
                 input_depth += 1
-                yield (
-                    "  " * depth
-                    + (f"{distribution}: " if distribution else "")
-                    + (f"{node.label} (see above)" if is_repeated else f"{node.label}{self._tasks_text(node)}")
-                )
+                is_same_step = not distribution and tasks == self._tasks_text(node)
+                tasks = self._tasks_text(node)
+                suffix = " (see above)" if is_repeated else "" if is_same_step else tasks
+                yield "  " * depth + (f"{distribution}: " if distribution else "") + node.label + suffix
                 distribution = ""
             if not is_repeated:
-                todo[:0] = [(by_id[edge.source], input_depth, edge.label or distribution) for edge in node.inputs]
+                inputs = ((by_id[edge.source], edge.label or distribution) for edge in node.inputs)
+                todo[:0] = [(read, input_depth, label, tasks) for read, label in inputs]
 
     def _tasks_text(self, node: ExplainedNode) -> str:
         if node.parallelism is None:

@@ -88,8 +88,11 @@ def record_run(
     channel_reports: Iterable[dict[str, Any]],
 ) -> None:
     """Record the measured figures of a vertex, also as outcomes of all decisions about its operators."""
-    vertex, decisions = execution.vertex, context.decisions
+    vertex, decisions, sources = execution.vertex, context.decisions, context.plan.sources
     reason, report = execution.snapshot.reason, run.report
+    for node_id in sources.keys() & set(vertex.node_ids):
+        if fallback_reason := sources[node_id].scan.fallback_reason:
+            reason = f"Spark computes the query: {fallback_reason}"
     if report is not None:
         reason = f"{report.chosen}: {report.reason}"
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)

@@ -305,7 +305,7 @@ def test_a_size_that_no_source_reports_is_unknown(sources: Any, number: int, siz
     job = Deciding("1 #> 3\n2 #> 3", sources=sources, groups={"1-3": 1, "2-3": 1})
     assert job.decide(1, {1: NOT_INFERRED}).bytes_in == sources[1]
     (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.SUBPARTITIONS]
-    sentence = f"{number} partitions if rows are shuffled for n3, to divide {size}"  # they may be broadcast instead
+    sentence = f"{number} partitions if rows are shuffled for n3, to divide {size}; tasks read several partitions if these are small"  # they may be broadcast instead
     assert decision.displayed.sentence == sentence
     assert decision.reason == f"{size} to n3, four subpartitions for each 100 B (Penstock's default)"
     assert decision.figures.get("known bytes") == (sum(filter(None, sources.values())) or None)

@@ -182,7 +182,10 @@ class OutputDecider:
             # Partial aggregates write at most as much as they read, so the estimate is an upper bound.
             is_most = all(isinstance(graph.node(edge.target_id).operator, AggregateOperator) for edge in edges)
             shuffled = Estimate(f"bytes shuffled for {steps}", Unit.BYTES, estimate.bytes, is_most=is_most)
-        sentence = f"{show_count(number, 'partition')} if rows are shuffled for {steps}, to divide {estimate}"
+        sentence = (
+            f"{show_count(number, 'partition')} if rows are shuffled for {steps}, to divide {estimate}; "
+            "tasks read several partitions if these are small"
+        )
         return Explanation(sentence, None, shuffled, is_shown=False)
 
     def _subpartitions_for_python(self, edge: StreamEdge, estimate: InputEstimate) -> int:

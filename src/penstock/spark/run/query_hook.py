@@ -87,6 +87,11 @@ class DelegatedQuery:
         return WriteCommand(tuple(facts["folders"]), facts["buckets"], facts["options"], facts["properties"])
 
     @cached_property
+    def is_written(self) -> bool:
+        """Whether a command writes the rows."""
+        return bool(self._handle.isWritten())
+
+    @cached_property
     def prepares_folder(self) -> bool:
         """Whether the command deletes old files or creates a folder before it requests the rows."""
         return bool(self._handle.preparesFolder())

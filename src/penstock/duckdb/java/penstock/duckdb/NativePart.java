@@ -148,7 +148,7 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw new Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
+        throw operator instanceof Exchange ? new Declined(EXCHANGE_REASON) : Declined.operator(operator);
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */

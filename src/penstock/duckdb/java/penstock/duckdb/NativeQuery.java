@@ -191,7 +191,7 @@ final class NativeQuery {
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
-        throw new Declined("operator " + Catalyst.name(plan));
+        throw Declined.operator(plan);
     }
 
     /** Renames the columns of rows to those of a plan. */

@@ -72,6 +72,11 @@ public final class DelegatedQuery {
         return facts.isEmpty() ? null : Answer.of(facts.get());
     }
 
+    /** Whether a command writes the rows. */
+    public boolean isWritten() {
+        return plan.getTagValue(WritingCommands.IS_WRITTEN).isDefined() || plan.getTagValue(WritingCommands.WRITE_FACTS).isDefined();
+    }
+
     /** Whether the writing command deletes old files, or creates a folder, before it requests the rows. */
     public boolean preparesFolder() {
         return plan.getTagValue(WritingCommands.PREPARES_FOLDER).isDefined();

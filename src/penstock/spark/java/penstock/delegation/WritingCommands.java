@@ -29,6 +29,8 @@ final class WritingCommands {
     /** Tag of a query whose command deletes old files, or creates a folder, before it requests the rows. */
     static final TreeNodeTag<Object> PREPARES_FOLDER = new TreeNodeTag<Object>("penstock.prepares-folder");
 
+    /** Tag of a query whose command writes its rows. */
+    static final TreeNodeTag<Object> IS_WRITTEN = new TreeNodeTag<Object>("penstock.is-written");
     /** Tag of a query with facts about the command that writes its rows; see `tagQuery`. */
     static final TreeNodeTag<Object> WRITE_FACTS = new TreeNodeTag<Object>("penstock.written");
     /** Tag of a sort that Spark has added for the writer. */
@@ -55,8 +57,8 @@ final class WritingCommands {
     }
 
     /**
-     * Tags the query of a writing command with the partition columns, whether the table is bucketed, and Penstock's options
-     * of the table or the write. The query is tagged only if there are such options, or if the session configures sinks.
+     * Tags the query of a writing command. If Penstock's options for sinks are set for the session, the table or the write,
+     * the query is also tagged with these options, the partition columns, and whether the table is bucketed.
      *
      * Spark sorts the rows of each task for the writer. The sort is not delegated, so that its input can be divided among
      * other tasks.
@@ -91,6 +93,7 @@ final class WritingCommands {
         } else {
             return;
         }
+        query.setTagValue(IS_WRITTEN, true);
         boolean isConfigured = !options.isEmpty() || !properties.isEmpty();
         if (!areSinksConfigured && !isConfigured) {
             return;
