@@ -2,6 +2,7 @@ package penstock.duckdb;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -28,7 +29,9 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
+import penstock.bridge.Answer;
 import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.KeyRows;
 import penstock.plans.Catalyst;
@@ -48,6 +51,10 @@ final class NativePart {
     final List<Object> builds = new ArrayList<>();
     /** The numbers of the key sets that filter its rows; see `KeyRows`. */
     final List<Object> keySetNumbers = new ArrayList<>();
+    /** The calls of Python functions, in their order: the first reads the files or inputs, others the one before. */
+    final List<Object> functions = new ArrayList<>();
+    /** The operators of these calls. */
+    final List<Object> functionOperators = new ArrayList<>();
     /** Whether the part contains an aggregate. */
     boolean aggregates;
     /** The ids of the broadcasts that are joined above the visited operator. */
@@ -148,7 +155,41 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
+        if (PythonFunctions.areIn(operator)) {
+            return called(new PythonFunctions(operator), Catalyst.onlyChild(operator));
+        }
         throw new Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
+    }
+
+    /** Returns the query of the rows for which the worker calls functions. They must be called for no other rows. */
+    private String called(PythonFunctions operator, SparkPlan child) throws Declined {
+        int outerOperators = droppingOperators;
+        List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
+        droppingOperators = 0;
+        joinedBroadcasts.clear();
+        StringBuilder query = new StringBuilder("SELECT ");
+        List<Object> columns = new ArrayList<>();
+        if (!operator.mapsRows && !child.output().isEmpty()) {
+            query.append(NativeSql.columns(child.output())).append(", ");
+            columns = NativeParts.columns(child.output());
+        }
+        List<Object> arguments = new ArrayList<>();
+        for (int i = 0; i < operator.arguments.size(); i++) {
+            Expression argument = (Expression) operator.arguments.get(i);
+            NativeTypes.nameOf(argument.dataType());
+            query.append(i == 0 ? "" : ", ").append(NativeSql.of(argument)).append(" AS argument_").append(i);
+            arguments.add(Answer.facts("name", "argument_" + i, "type", Catalyst.type(argument)));
+        }
+        query.append(" FROM (").append(of(child)).append(")");
+        droppingOperators = outerOperators;
+        joinedBroadcasts.addAll(joinedAbove);
+        String name = "called_" + functions.size();
+        Map<String, Object> facts = operator.facts();
+        facts.putAll(Answer.facts("name", name, "sql", query.toString(), "columns", columns, "arguments", arguments,
+                "results", NativeParts.columns(operator.results)));
+        functions.add(facts);
+        functionOperators.add(operator);
+        return "SELECT * FROM " + name;
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */
