@@ -35,8 +35,9 @@ class PartFunction:
     ``input_0``, ``input_1`` and so on, whose columns are in `inputs`. `files` is None if there are inputs. `tables` are
     broadcast tables that the query joins, by name: each is an Arrow IPC stream. `scatter` is None if the output is
     not exchanged as columns. `calls` are the calls of Python functions, in their order: the first reads the files or
-    inputs, each other the rows of the one before, and the query `sql` those of the last. `memory` is the number of bytes that DuckDB may use in a task before it spills. The
-    accumulators count the rows read from files and the rows returned.
+    inputs, each other the rows of the one before, and the query `sql` those of the last. `memory` is the number of
+    bytes that DuckDB may use in a task before it spills. The accumulators count the rows read from files and the rows
+    returned.
     """
 
     sql: str
