@@ -88,6 +88,9 @@ class NativeParts:
         bridge = session._bridge
         answer = helper(bridge, "NativeParts").find(plan, list(self.excluded), self.only_functions)
         self.fragments = [PartFacts.of(facts) for facts in answers.facts(answer)]
+        if self.only_functions and not any(part.calls for part in self.fragments):
+            self.fragments = []
+            return plan
         self.failure = unavailable_reason(bridge)
         if self.failure is not None:
             return plan

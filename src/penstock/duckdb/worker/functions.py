@@ -124,7 +124,9 @@ class FunctionCall:
             for function in self.functions
         ]
         settings, types = RunnerConf(dict(self.settings)), EvalConf({"input_type": self.argument_types})
-        evaluate, *_ = read_udfs(CPickleSerializer(), functions, self.eval_type, settings, types)
+        evaluate, *_ = read_udfs(  # type: ignore[no-untyped-call]
+            CPickleSerializer(), functions, self.eval_type, settings, types
+        )
         context = TaskContext.get()
         yield from evaluate(0 if context is None else context.partitionId(), batches)
 
