@@ -2,7 +2,6 @@ package penstock.duckdb;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -19,7 +18,6 @@ import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
 import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
-import org.apache.spark.sql.execution.exchange.EnsureRequirements;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
@@ -29,7 +27,6 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-import penstock.bridge.Answer;
 import penstock.duckdb.dialect.Declined;
 import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
@@ -79,7 +76,7 @@ final class NativePart {
             throw new Declined("files together with exchanged rows");
         }
         if (needsPartitioning) {
-            checkLayout();
+            NativeScatter.checkLayout(plan);
         }
     }
 
@@ -161,34 +158,25 @@ final class NativePart {
         throw new Declined(operator instanceof Exchange ? EXCHANGE_REASON : "operator " + Catalyst.name(operator));
     }
 
-    /** Returns the query of the rows for which the worker calls functions. They must be called for no other rows. */
+    /** Adds a call of functions, and returns the query of its rows. The functions must be called for no other rows. */
     private String called(PythonFunctions operator, SparkPlan child) throws Declined {
         int outerOperators = droppingOperators;
         List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
         droppingOperators = 0;
         joinedBroadcasts.clear();
-        StringBuilder query = new StringBuilder("SELECT ");
-        List<Object> columns = new ArrayList<>();
-        if (!operator.mapsRows && !child.output().isEmpty()) {
-            query.append(NativeSql.columns(child.output())).append(", ");
-            columns = NativeParts.columns(child.output());
-        }
         List<Object> arguments = new ArrayList<>();
-        for (int i = 0; i < operator.arguments.size(); i++) {
-            Expression argument = (Expression) operator.arguments.get(i);
-            NativeTypes.nameOf(argument.dataType());
-            query.append(i == 0 ? "" : ", ").append(NativeSql.of(argument)).append(" AS argument_").append(i);
-            arguments.add(Answer.facts("name", "argument_" + i, "type", Catalyst.type(argument)));
+        for (Object argument : operator.arguments) {
+            NativeTypes.nameOf(((Expression) argument).dataType());
+            arguments.add(NativeSql.of((Expression) argument));
         }
-        query.append(" FROM (").append(of(child)).append(")");
+        boolean hasColumns = !operator.mapsRows && !child.output().isEmpty();
+        List<Object> columns = hasColumns ? NativeParts.columns(child.output()) : new ArrayList<>();
+        String name = "called_" + functions.size();
+        String rows = of(child);
+        functions.add(operator.call(name, columns, arguments, rows, NativeParts.columns(operator.results)));
+        functionOperators.add(operator);
         droppingOperators = outerOperators;
         joinedBroadcasts.addAll(joinedAbove);
-        String name = "called_" + functions.size();
-        Map<String, Object> facts = operator.facts();
-        facts.putAll(Answer.facts("name", name, "sql", query.toString(), "columns", columns, "arguments", arguments,
-                "results", NativeParts.columns(operator.results)));
-        functions.add(facts);
-        functionOperators.add(operator);
         return "SELECT * FROM " + name;
     }
 
@@ -258,31 +246,5 @@ final class NativePart {
         keySetNumbers.add(keySet.get(0));
         keySetRows += (Long) keySet.get(2);
         return "SELECT s.* FROM (" + rows + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
-    }
-
-    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
-    private void checkLayout() throws Declined {
-        boolean exchanges;
-        try {
-            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (Exception error) { // `CoalescedLayouts` throws an undeclared exception
-            exchanges = true;
-        }
-        if (exchanges) {
-            throw new Declined("rows that must be exchanged first");
-        }
-    }
-
-    private static boolean containsExchange(SparkPlan plan) {
-        if (plan instanceof Exchange) {
-            return true;
-        }
-        // The exchange below a `ColumnsToRows` has run already.
-        for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
-            if (containsExchange((SparkPlan) child)) {
-                return true;
-            }
-        }
-        return false;
     }
 }

@@ -19,7 +19,6 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.python.MapInBatchExec;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
@@ -140,8 +139,15 @@ public final class PythonFunctions {
         return Base64.getEncoder().encodeToString(bytes.toByteArray());
     }
 
-    /** Adds what the worker needs to call the functions; raises `Declined` if a setting prevents it. */
-    public Map<String, Object> facts() throws Declined {
+    /**
+     * Returns what the worker needs to call the functions; raises `Declined` if a setting prevents it.
+     *
+     * @param columns the columns that stay beside the results
+     * @param argumentQueries the SQL expressions of the arguments
+     * @param rows the query of the rows
+     */
+    public Map<String, Object> call(String name, List<?> columns, List<?> argumentQueries, String rows, List<?> resultColumns)
+            throws Declined {
         Map<String, Object> settings = new HashMap<>();
         for (Tuple2<?, ?> setting : Catalyst.each(ArrowPythonRunner.getPythonRunnerConfMap(operator.conf()).toSeq())) {
             settings.put((String) setting._1(), setting._2());
@@ -149,13 +155,21 @@ public final class PythonFunctions {
         if (settings.containsKey(PROFILER) || "true".equals(settings.get(LARGE_TYPES))) {
             throw new Declined("Python functions with a profiler, or with large Arrow types");
         }
+        StringBuilder values = new StringBuilder();
+        for (Object column : columns) {
+            values.append(((Map<?, ?>) column).get("name")).append(", ");
+        }
+        List<Object> argumentFacts = new ArrayList<>();
         List<StructField> fields = new ArrayList<>();
         for (int i = 0; i < arguments.size(); i++) {
-            fields.add(DataTypes.createStructField("_" + i, ((Expression) arguments.get(i)).dataType(), true));
+            Expression argument = (Expression) arguments.get(i);
+            values.append(i == 0 ? "" : ", ").append(argumentQueries.get(i)).append(" AS argument_").append(i);
+            argumentFacts.add(Answer.facts("name", "argument_" + i, "type", Catalyst.type(argument)));
+            fields.add(DataTypes.createStructField("_" + i, argument.dataType(), true));
         }
-        StructType types = DataTypes.createStructType(fields);
-        return Answer.facts("eval_type", evalType, "functions", functions, "settings", settings, "argument_names", argumentNames,
-                "argument_types", types.json(), "maps_rows", mapsRows);
+        return Answer.facts("name", name, "sql", "SELECT " + values + " FROM (" + rows + ")", "columns", columns, "arguments", argumentFacts,
+                "results", resultColumns, "eval_type", evalType, "functions", functions, "settings", settings, "argument_names",
+                argumentNames, "argument_types", DataTypes.createStructType(fields).json(), "maps_rows", mapsRows);
     }
 
     /** Returns a function that also gets the broadcast variables of the functions of several operators. */
