@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ARROW_NAMES = {
     "boolean": "bool",
@@ -63,11 +66,10 @@ class Column:
         return _SQL_TYPES.get(self.type, self.type)
 
     def to_wire(self, values: Any) -> Any:
-        """Convert an Arrow array, as returned by DuckDB, to the wire type."""
+        """Convert an Arrow array of the column's type to the wire type."""
         import numpy as np
         import pyarrow as pa
 
-        values = values.cast(self.arrow_type())
         if not self.is_short_decimal:
             return values
         validity, decimals = values.buffers()
@@ -97,3 +99,11 @@ def wire_schema(columns: Sequence[Column]) -> Any:
     import pyarrow as pa
 
     return pa.schema([(column.name, Column(column.name, column.wire_type).arrow_type()) for column in columns])
+
+
+def wire_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Convert a batch of columns to the wire format."""
+    import pyarrow as pa
+
+    values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(values, batch.schema.names)

@@ -95,10 +95,10 @@ def quote_literal(text: str) -> str:
 
 
 def query_batches(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a query in the wire format."""
+    """Yield the rows of a query."""
     import pyarrow as pa
 
-    names = [column.name for column in columns]
+    schema = pa.schema([(column.name, column.arrow_type()) for column in columns])
     for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
-        values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
-        yield pa.RecordBatch.from_arrays(values, names)
+        values = [array.cast(field.type) for field, array in zip(schema, batch.columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(values, schema=schema)

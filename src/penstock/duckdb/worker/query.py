@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.worker.columns import wire_batch
 from penstock.duckdb.worker.engine import NotNativeError, open_connection, query_batches
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class QueryFunction:
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:
                 result.materialize(connection)
-            yield from query_batches(connection, self.sql, self.columns)
+            for batch in query_batches(connection, self.sql, self.columns):
+                yield wire_batch(batch, self.columns)
         for _ in batches:
             pass

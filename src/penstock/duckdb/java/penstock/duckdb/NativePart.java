@@ -18,7 +18,6 @@ import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
 import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
-import org.apache.spark.sql.execution.exchange.EnsureRequirements;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
@@ -29,6 +28,7 @@ import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
 import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.KeyRows;
 import penstock.plans.Catalyst;
@@ -48,6 +48,10 @@ final class NativePart {
     final List<Object> builds = new ArrayList<>();
     /** The numbers of the key sets that filter its rows; see `KeyRows`. */
     final List<Object> keySetNumbers = new ArrayList<>();
+    /** The calls of Python functions, in their order: the first reads the files or inputs, others the one before. */
+    final List<Object> functions = new ArrayList<>();
+    /** The operators of these calls. */
+    final List<Object> functionOperators = new ArrayList<>();
     /** Whether the part contains an aggregate. */
     boolean aggregates;
     /** The ids of the broadcasts that are joined above the visited operator. */
@@ -72,7 +76,7 @@ final class NativePart {
             throw new Declined("files together with exchanged rows");
         }
         if (needsPartitioning) {
-            checkLayout();
+            NativeScatter.checkLayout(plan);
         }
     }
 
@@ -148,7 +152,32 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
+        if (PythonFunctions.areIn(operator)) {
+            return called(new PythonFunctions(operator), Catalyst.onlyChild(operator));
+        }
         throw operator instanceof Exchange ? new Declined(EXCHANGE_REASON) : Declined.operator(operator);
+    }
+
+    /** Adds a call of functions, and returns the query of its rows. The functions must be called for no other rows. */
+    private String called(PythonFunctions operator, SparkPlan child) throws Declined {
+        int outerOperators = droppingOperators;
+        List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
+        droppingOperators = 0;
+        joinedBroadcasts.clear();
+        List<Object> arguments = new ArrayList<>();
+        for (Object argument : operator.arguments) {
+            NativeTypes.nameOf(((Expression) argument).dataType());
+            arguments.add(NativeSql.of((Expression) argument));
+        }
+        boolean hasColumns = !operator.mapsRows && !child.output().isEmpty();
+        List<Object> columns = hasColumns ? NativeParts.columns(child.output()) : new ArrayList<>();
+        String name = "called_" + functions.size();
+        String rows = of(child);
+        functions.add(operator.call(name, columns, arguments, rows, NativeParts.columns(operator.results)));
+        functionOperators.add(operator);
+        droppingOperators = outerOperators;
+        joinedBroadcasts.addAll(joinedAbove);
+        return "SELECT * FROM " + name;
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */
@@ -217,31 +246,5 @@ final class NativePart {
         keySetNumbers.add(keySet.get(0));
         keySetRows += (Long) keySet.get(2);
         return "SELECT s.* FROM (" + rows + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
-    }
-
-    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
-    private void checkLayout() throws Declined {
-        boolean exchanges;
-        try {
-            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (Exception error) { // `CoalescedLayouts` throws an undeclared exception
-            exchanges = true;
-        }
-        if (exchanges) {
-            throw new Declined("rows that must be exchanged first");
-        }
-    }
-
-    private static boolean containsExchange(SparkPlan plan) {
-        if (plan instanceof Exchange) {
-            return true;
-        }
-        // The exchange below a `ColumnsToRows` has run already.
-        for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
-            if (containsExchange((SparkPlan) child)) {
-                return true;
-            }
-        }
-        return false;
     }
 }

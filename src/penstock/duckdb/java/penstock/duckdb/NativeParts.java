@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -23,6 +24,7 @@ import scala.collection.immutable.Seq;
 
 import penstock.bridge.Answer;
 import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.ScanMetrics;
 import penstock.plans.Catalyst;
@@ -33,12 +35,15 @@ public final class NativeParts {
      * Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns.
      *
      * @param excluded names of expressions that Spark must compute, in lower case
+     * @param onlyWithFunctions whether to skip plans without Python functions
      */
-    public Answer find(SparkPlan plan, List<?> excluded) throws JsonProcessingException {
+    public Answer find(SparkPlan plan, List<?> excluded, boolean onlyWithFunctions) throws JsonProcessingException {
         NativeTemplates.exclude(excluded);
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
-        visit(plan, null, facts, handles);
+        if (!onlyWithFunctions || PythonFunctions.areBelow(plan)) {
+            visit(plan, null, facts, handles);
+        }
         return Answer.of(facts, handles);
     }
 
@@ -113,7 +118,8 @@ public final class NativeParts {
                 "compared_columns", scan == null ? Answer.facts() : NativeScan.comparedColumns(scan),
                 "table", scan == null ? "" : NativeScan.table(scan), "rebase_mode", scan == null ? "CORRECTED" : NativeScan.rebaseMode(scan),
                 "aggregates", part.aggregates, "build_count", part.builds.size(), "key_set_numbers", part.keySetNumbers,
-                "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason);
+                "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason,
+                "functions", part.functions);
     }
 
     static List<Object> columns(Seq<Attribute> output) throws Declined {
@@ -138,6 +144,11 @@ public final class NativeParts {
             inputs.add(((ColumnsToRows) input).child().execute());
         }
         return inputs;
+    }
+
+    /** Returns the function of an operator with the broadcast variables of the Python functions of a part. */
+    public Object withVariables(PythonUDF function, SparkPlan root) throws Declined {
+        return PythonFunctions.withVariables(function, new NativePart(root).functionOperators);
     }
 
     /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */
