@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import threading
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import Decimal, getcontext
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from pyspark.util import PythonEvalType
 from penstock import Environment
 from penstock.duckdb.worker.functions import PYSPARK
 from penstock.errors import JobError
+from penstock.spark.plans.dataframes import with_settings
 from tests.support.equality import assert_same_rows
 from tests.support.native import compute_all_natively
 
@@ -32,7 +35,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:It is preferred to specify type hints"),
 ]
 
-COUNT = 600
+COUNT = 24_000
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "flag": (pa.bool_(), [True, False, None]),
     "tiny": (pa.int8(), [-128, 127, 0, None]),
@@ -52,6 +55,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "local": (pa.timestamp("us"), [dt.datetime(2026, 3, 29, 2, 30), dt.datetime(1901, 1, 1), None]),
 }
 """Columns of the table with special values of each type."""
+ROWS, BYTES = (f"spark.sql.execution.arrow.max{name}PerBatch" for name in ("Records", "Bytes"))
 MANY_STEPS = {"execution.batch.adaptive.whole-query-threshold": 0, "scan.parallelism": 2}
 
 
@@ -69,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("functions")
     table = pa.table({"id": pa.array(range(COUNT), pa.int64()), **columns})
     for number in range(2):
-        pq.write_table(table.slice(number * COUNT // 2, COUNT // 2), path / f"{number}.parquet", row_group_size=100)
+        pq.write_table(table.slice(number * COUNT // 2, COUNT // 2), path / f"{number}.parquet", row_group_size=5_000)
     return path
 
 
@@ -146,6 +150,11 @@ def with_partition(values: pd.Series) -> pd.Series:
     return values * 0 + context.partitionId()
 
 
+def names(**values: Any) -> Any:
+    """Return a column with the names of the arguments, in the order in which the function gets them."""
+    return F.udf(lambda **called: ",".join(called), "string", useArrow=True)(**values)  # type: ignore[call-arg]
+
+
 QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a condition on a result": lambda df: df.where(pandas_same("int")("number") > 3).groupBy("number").count(),
     "a condition below": lambda df: (
@@ -175,10 +184,8 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
         .groupBy()
         .sum("r")
     ),
-    "arguments by name": lambda df: (
-        df.select(F.udf(lambda a, b: a - b, "bigint", useArrow=True)(b=F.lit(3), a=F.col("id")).alias("r"))  # type: ignore[call-arg]
-        .groupBy()
-        .sum("r")
+    "arguments by name, in the order of the call": lambda df: (
+        df.select(names(b=F.col("text"), alpha=F.lit(1), zeta=F.col("id")).alias("r")).groupBy("r").count()
     ),
     "an iterator with other batches": lambda df: (
         df.select(
@@ -192,6 +199,25 @@ QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
         .mapInArrow(batches_of(lambda batch: batch.filter(pc.greater(batch["id"], 9))), "id bigint, text string")
         .groupBy("text")
         .sum("id")
+    ),
+    "large strings": lambda df: (
+        df.select("text")
+        .mapInArrow(
+            batches_of(lambda batch: pa.record_batch([batch["text"].cast(pa.large_string())], ["text"])), "text string"
+        )
+        .groupBy("text")
+        .count()
+    ),
+    "ten functions of each other": lambda df: (
+        reduce(
+            lambda rows, _: rows.select(
+                F.pandas_udf(in_uneven_batches, "bigint", PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF)("id").alias("id")
+            ),
+            range(10),
+            df,
+        )
+        .groupBy(F.col("id") % 7)
+        .count()
     ),
     "mapInPandas": lambda df: (
         df.select("id", "text")
@@ -238,11 +264,22 @@ def test_other_functions_are_called_by_spark(rows: DataFrame, case: str, monkeyp
     assert any(reason in text for text in reasons), reasons
 
 
-def test_a_job_on_a_cluster_calls_functions_only_if_the_option_says_so(rows: DataFrame) -> None:
+@pytest.mark.parametrize(
+    ("option", "is_local", "expected"),
+    [(False, True, []), (None, True, ["DuckDB"]), (None, False, []), (True, False, ["DuckDB"])],
+)
+@pytest.mark.sample(2)
+def test_when_functions_are_called_by_duckdb(
+    rows: DataFrame, monkeypatch: pytest.MonkeyPatch, option: bool | None, is_local: bool, expected: list[str]
+) -> None:
+    monkeypatch.setattr("penstock.spark.run.jobs.is_local", lambda _: is_local)
     df = rows.select(pandas_same("int")("number").alias("r")).groupBy("r").count()
-    assert native_calls(df, **{"execution.native": False}) == []
-    assert native_calls(df) == ["DuckDB"]
-    assert native_calls(rows.groupBy("number").count()) == []  # no function
+    config = {} if option is None else {"execution.native": option}
+    assert native_calls(df, **config) == expected
+
+
+def test_without_the_option_spark_computes_steps_without_functions(rows: DataFrame) -> None:
+    assert native_calls(rows.groupBy("number").count()) == []
 
 
 def test_broadcast_variables_and_accumulators(spark: SparkSession, rows: DataFrame) -> None:
@@ -264,6 +301,68 @@ def test_functions_see_their_task(spark: SparkSession, rows: DataFrame) -> None:
     env = Environment(spark, config=MANY_STEPS, progress=False)
     assert sorted(env.collect(rows.select(partition("id").alias("r")).distinct())) == [(0,), (1,)]
     assert chosen(env) == ["DuckDB"]
+
+
+def test_functions_run_in_the_main_thread_and_keep_its_state(spark: SparkSession, rows: DataFrame) -> None:
+    """State of the thread, such as the precision of decimals, lasts from a batch to the next."""
+
+    def states(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        getcontext().prec = 50
+        for batch in batches:
+            is_main = threading.current_thread() is threading.main_thread()
+            yield pd.DataFrame({"state": [f"{is_main} {getcontext().prec}"] * len(batch)})
+
+    env = Environment(spark, config=MANY_STEPS, progress=False)
+    df = rows.select("id").mapInPandas(states, "state string").groupBy("state").count()
+    assert env.collect(df) == [("True 50", COUNT)]
+    assert chosen(env) == ["DuckDB"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "largest"),
+    [({ROWS: "1000"}, 1000), ({BYTES: "8000"}, 984), ({ROWS: "20000", BYTES: "1g"}, 12_000)],
+)
+@pytest.mark.sample(1)
+def test_batches_have_the_size_that_the_user_sets(
+    spark: SparkSession, rows: DataFrame, settings: dict[str, str], largest: int
+) -> None:
+    size = F.pandas_udf(lambda ids: ids * 0 + len(ids), "bigint", PythonEvalType.SQL_SCALAR_PANDAS_UDF)
+    df = rows.select(size("id").alias("size")).groupBy().max("size")
+    env = Environment(spark, config=MANY_STEPS, progress=False)
+    with with_settings(spark, settings):
+        assert env.collect(df) == [(largest,)]
+    assert chosen(env) == ["DuckDB"]
+
+
+def test_functions_are_called_for_rows_that_a_join_drops(spark: SparkSession, rows: DataFrame) -> None:
+    calls = spark.sparkContext.accumulator(0)
+
+    def counted(value: int) -> int:
+        calls.add(1)
+        return value
+
+    called = rows.select(F.udf(counted, "bigint", useArrow=True)("id").alias("id"), "number")
+    dropped = rows.where("text = 'no such text'").select("id")
+    env = Environment(spark, config=MANY_STEPS | {"execution.native": True}, progress=False)
+    assert env.collect(called.join(F.broadcast(dropped), "id").groupBy("number").count()) == []
+    assert calls.value % COUNT == 0  # for none, or for all, also if Spark repeats the stage
+
+
+@pytest.mark.parametrize("text", ["this unit is not supported", "No module named 'pyarrow'"])
+@pytest.mark.sample(1)
+def test_the_error_of_a_function_is_no_failure_of_duckdb(
+    rows: DataFrame, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    def fails(values: Any) -> Any:
+        raise ModuleNotFoundError(text)
+
+    call = F.pandas_udf(fails, "bigint", PythonEvalType.SQL_SCALAR_PANDAS_UDF)
+    env = Environment(rows.sparkSession, config=MANY_STEPS, progress=False)
+    with pytest.raises(JobError):
+        env.collect(rows.select(call("id").alias("r")).groupBy("r").count())
+    assert "a Python function raised ModuleNotFoundError" in caplog.text
+    assert text not in caplog.text
+    assert native_calls(rows.select(pandas_same("int")("number").alias("r")).groupBy("r").count()) == ["DuckDB"]
 
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], str]] = {

@@ -146,7 +146,8 @@ def _function_call(facts: Mapping[str, Any]) -> FunctionCall:
         for function in facts["functions"]
     )
     typed = {name: typed_columns(facts[name]) for name in ("columns", "arguments", "results")}
-    return FunctionCall(**{**facts, **typed, "functions": functions, "argument_names": tuple(facts["argument_names"])})
+    names = {name: tuple(facts[name]) for name in ("argument_names", "argument_nullable")}
+    return FunctionCall(**{**facts, **typed, **names, "functions": functions})
 
 
 def typed_columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:

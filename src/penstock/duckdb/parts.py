@@ -47,7 +47,7 @@ log = logging.getLogger("penstock.native")
 _SAMPLED_ROW_GROUPS = 3
 """Number of row groups to sample: several, as the rows of a row group may be similar in a table sorted by time."""
 
-_WITHOUT_FUNCTIONS = "it calls no Python function, and execution.native is not true"
+_WITHOUT_FUNCTIONS = "it calls no Python functions on rows of files, and execution.native is not true"
 
 
 @dataclass(slots=True)
@@ -56,8 +56,8 @@ class NativeParts:
 
     `memory` is the number of bytes that DuckDB may use in a task before it spills. `excluded` are the names of
     expressions that Spark must compute, in lower case. `only_functions` says whether Spark computes parts that call no
-    Python functions. `fragments` are the parts of the
-    latest plan. `failure` says why Spark computes all parts; None if DuckDB may be used.
+    Python functions on rows of files. `fragments` are the parts of the latest plan. `failure` says why Spark computes
+    all parts; None if DuckDB may be used.
     """
 
     memory: int
@@ -99,7 +99,7 @@ class NativeParts:
         for index, part in enumerate(self.fragments):
             if part.declined_reason is not None:
                 continue
-            if self.only_functions and not part.calls:
+            if self.only_functions and (not part.calls or part.inputs):
                 self.fragments[index] = replace(part, declined_reason=_WITHOUT_FUNCTIONS)
                 continue
             root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)  # of this part

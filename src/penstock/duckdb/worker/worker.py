@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.duckdb.worker.columns import wire_batch, wire_schema
-from penstock.duckdb.worker.engine import open_connection, query_batches
+from penstock.duckdb.worker.engine import BATCH_ROWS, NotNativeError, open_connection, query_batches
 from penstock.duckdb.worker.files import FileRange, Files
+from penstock.duckdb.worker.functions import FunctionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,16 +88,40 @@ class PartFunction:
     def _query_rows(
         self, scan: str | None, inputs: Mapping[str, Any], files: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        for call in self.calls:
-            rows = self._batches(call.sql, (*call.columns, *call.arguments), scan, inputs, files)
-            scan, files, inputs = None, (), {**inputs, call.name: call.reader(rows)}
-        for batch in self._batches(self.sql, self.columns, scan, inputs, files):
-            if self.rows_returned is not None:
-                self.rows_returned.add(batch.num_rows)
-            yield wire_batch(batch, self.columns)
+        """Yield the rows of the query; the user's functions run in this thread, while the rows are read."""
+        import pyarrow as pa
+
+        errors: list[FunctionError] = []
+        called = _recording(iter(()), errors)
+        try:
+            for call in self.calls:
+                columns, rows_per_batch = (*call.columns, *call.arguments), call.max_batch_rows
+                rows = self._batches(call.sql, columns, scan, inputs, files, rows_per_batch)
+                called = _recording(call.rows(rows), errors)
+                # DuckDB would read a reader itself in other threads, and far ahead.
+                stream = pa.RecordBatchReader.from_batches(call.schema, called).__arrow_c_stream__()
+                scan, files, inputs = None, (), {**inputs, call.name: stream}
+            for batch in self._batches(self.sql, self.columns, scan, inputs, files):
+                if self.rows_returned is not None:
+                    self.rows_returned.add(batch.num_rows)
+                yield wire_batch(batch, self.columns)
+            for _ in called:  # Spark calls the functions for all rows, even if a join needs none of them
+                pass
+        except (NotNativeError, FunctionError):
+            if errors:
+                raise NotNativeError(f"a Python function {errors[0]}") from None
+            raise
+        finally:
+            called.close()
 
     def _batches(
-        self, sql: str, columns: Sequence[Column], scan: str | None, inputs: Mapping[str, Any], files: Collection[str]
+        self,
+        sql: str,
+        columns: Sequence[Column],
+        scan: str | None,
+        inputs: Mapping[str, Any],
+        files: Collection[str],
+        batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -113,4 +138,13 @@ class PartFunction:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():
                 connection.register(name, table)
-            yield from query_batches(connection, sql, columns)
+            yield from query_batches(connection, sql, columns, batch_rows)
+
+
+def _recording(batches: Iterator[pa.RecordBatch], errors: list[FunctionError]) -> Generator[pa.RecordBatch, None, None]:
+    """Yield batches, and record the error of a function: DuckDB would report it as a text with the user's values."""
+    try:
+        yield from batches
+    except FunctionError as error:
+        errors.append(error)
+        raise FunctionError(str(error)) from None

@@ -169,8 +169,7 @@ final class NativePart {
             NativeTypes.nameOf(((Expression) argument).dataType());
             arguments.add(NativeSql.of((Expression) argument));
         }
-        boolean hasColumns = !operator.mapsRows && !child.output().isEmpty();
-        List<Object> columns = hasColumns ? NativeParts.columns(child.output()) : new ArrayList<>();
+        List<Object> columns = operator.mapsRows || child.output().isEmpty() ? new ArrayList<>() : NativeParts.columns(child.output());
         String name = "called_" + functions.size();
         String rows = of(child);
         functions.add(operator.call(name, columns, arguments, rows, NativeParts.columns(operator.results)));

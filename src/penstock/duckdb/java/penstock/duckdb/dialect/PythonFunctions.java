@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -38,8 +39,8 @@ public final class PythonFunctions {
     public final Seq<Attribute> results;
     /** Whether the functions return other rows than they get, instead of a value per row. */
     public final boolean mapsRows;
-    /** The functions as PySpark serializes them; for each value of a row, the last function is called last. */
-    final List<Object> broadcastVariables = new ArrayList<>();
+    private final List<Object> broadcastVariables = new ArrayList<>();
+    /** For each value of a row, the functions that compute it as PySpark serializes them, in the order of their calls. */
     private final List<Object> functions = new ArrayList<>();
     private final int evalType;
     private final SparkPlan operator;
@@ -73,7 +74,7 @@ public final class PythonFunctions {
                 arguments.add(column);
                 argumentNames.add(column.name());
             }
-            add((PythonUDF) map.func(), new ArrayList<>(), new HashMap<>());
+            add((PythonUDF) map.func(), new ArrayList<>(), new LinkedHashMap<>());
         } else {
             evalType = ((ArrowEvalPythonExec) operator).evalType();
             results = ((ArrowEvalPythonExec) operator).resultAttrs();
@@ -92,7 +93,7 @@ public final class PythonFunctions {
             innermost = (PythonUDF) Catalyst.first(innermost);
         }
         List<Object> positions = new ArrayList<>();
-        Map<String, Object> positionsByName = new HashMap<>();
+        Map<String, Object> positionsByName = new LinkedHashMap<>(); // in the order of the call, which the function sees
         for (Expression child : Catalyst.each(innermost.children())) {
             if (child instanceof NamedArgumentExpression) {
                 NamedArgumentExpression named = (NamedArgumentExpression) child;
@@ -155,21 +156,29 @@ public final class PythonFunctions {
         if (settings.containsKey(PROFILER) || "true".equals(settings.get(LARGE_TYPES))) {
             throw new Declined("Python functions with a profiler, or with large Arrow types");
         }
-        StringBuilder values = new StringBuilder();
+        int maxRows = operator.conf().arrowMaxRecordsPerBatch();
+        if (maxRows <= 0) {
+            throw new Declined("Python functions that get all rows of a task in one batch");
+        }
+        List<String> values = new ArrayList<>();
         for (Object column : columns) {
-            values.append(((Map<?, ?>) column).get("name")).append(", ");
+            values.add((String) ((Map<?, ?>) column).get("name"));
         }
         List<Object> argumentFacts = new ArrayList<>();
+        List<Object> nullable = new ArrayList<>();
         List<StructField> fields = new ArrayList<>();
         for (int i = 0; i < arguments.size(); i++) {
             Expression argument = (Expression) arguments.get(i);
-            values.append(i == 0 ? "" : ", ").append(argumentQueries.get(i)).append(" AS argument_").append(i);
+            values.add(argumentQueries.get(i) + " AS argument_" + i);
             argumentFacts.add(Answer.facts("name", "argument_" + i, "type", Catalyst.type(argument)));
+            nullable.add(!mapsRows || argument.nullable());
             fields.add(DataTypes.createStructField("_" + i, argument.dataType(), true));
         }
-        return Answer.facts("name", name, "sql", "SELECT " + values + " FROM (" + rows + ")", "columns", columns, "arguments", argumentFacts,
-                "results", resultColumns, "eval_type", evalType, "functions", functions, "settings", settings, "argument_names",
-                argumentNames, "argument_types", DataTypes.createStructType(fields).json(), "maps_rows", mapsRows);
+        String query = "SELECT " + String.join(", ", values) + " FROM (" + rows + ")";
+        return Answer.facts("name", name, "sql", query, "columns", columns, "arguments", argumentFacts, "results", resultColumns,
+                "eval_type", evalType, "functions", functions, "settings", settings, "argument_names", argumentNames, "argument_nullable",
+                nullable, "argument_types", DataTypes.createStructType(fields).json(), "maps_rows", mapsRows, "max_batch_rows", maxRows,
+                "max_batch_bytes", operator.conf().arrowMaxBytesPerBatch());
     }
 
     /** Returns a function that also gets the broadcast variables of the functions of several operators. */
