@@ -55,6 +55,11 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         BOTH,
     ),
+    "correlations whose products overflow": (
+        "SELECT g, corr(x * 1e75, y * 1e80) about_0 FROM ordinary GROUP BY g",
+        BOTH,
+    ),
+    "correlations whose products are zero": ("SELECT g, corr(x * 1e-160, y * 1e-170) a FROM ordinary GROUP BY g", BOTH),
     "statistics of NaN and infinity": (
         (
             "SELECT g, stddev(if(x > -1e200 AND x < 1e200, x, y / 0.0)) a, var_pop(if(g > 2, double('NaN'), y)) about_1 "

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 from penstock.spark.plans.dataframes import with_settings
 from tests.duckdb.native_rows import MANY, SINGLE, assert_native_rows, environment
+from tests.support.equality import assert_same_rows
 from tests.support.native import compute_all_natively
 from tests.support.stages import computed_by_duckdb
 
@@ -66,6 +68,7 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
         BOTH,
     ),
     "groups": ("SELECT t, n, count(*) m FROM times GROUP BY t, n", BOTH),
+    "dates as text": ("SELECT g, max(date_format(date(n), 'dd/MM/yyyy')) a FROM times GROUP BY g", BOTH),
     "96 bits": ("SELECT g, min(t) a, max(t) b, max(n) c, count(*) d FROM times_96 GROUP BY g", BOTH),
     "milliseconds": ("SELECT g, min(s) a, max(s) b, max(n) c FROM times_ms GROUP BY g", BOTH),
     "conditions": (
@@ -223,3 +226,27 @@ def test_many_rows(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_pat
     sums = ", ".join(f"sum({field}(s)) {field}_" for field in ("hour", "minute", "second", "year", "month", "day"))
     sql = f"SELECT g, {sums}, count(DISTINCT cast(s AS date)) a, count(DISTINCT date_trunc('hour', s)) b, max(t) c FROM many_times"
     assert_native_rows(spark, f"{sql} GROUP BY g", SINGLE, settings(zone))
+
+
+@pytest.mark.parametrize("pattern", ["MMMM", "dd MMMM yyyy", "d.M.yy", "yyyy-MM-dd"])
+@pytest.mark.sample(2)
+@pytest.mark.usefixtures("tables")
+def test_dates_as_text(spark: SparkSession, pattern: str) -> None:
+    df = spark.sql(f"SELECT g, max(date_format(date(n), '{pattern}')) a FROM times GROUP BY g")
+    env = environment(spark, SINGLE)
+    assert_same_rows(env.collect(df), df.collect())
+    assert computed_by_duckdb(env.last_job) == (pattern == "yyyy-MM-dd")
+
+
+def test_times_that_duckdb_reads_as_infinite(spark: SparkSession, tmp_path: Path) -> None:
+    micros = pa.array([2**63 - 1, 1 - 2**63, 0], pa.int64())
+    times = {"g": pa.array([1, 2, 3]), "t": micros.cast(pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(times), tmp_path / "infinite.parquet")
+    df = spark.read.parquet(str(tmp_path / "infinite.parquet")).groupBy("g")
+    df = df.agg(F.max(F.expr("unix_micros(t)")), F.min(F.expr("unix_seconds(t)")), F.max(F.expr("minute(t)")))
+    env = environment(spark, SINGLE)
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job is not None
+    assert [decision.outcome["instead"] for decision in env.last_job.decisions if decision.kind == "native"] == [
+        "Spark computes it"
+    ]

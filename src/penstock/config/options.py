@@ -105,7 +105,8 @@ NATIVE_EXCLUDE = Option(
     default=(),
     doc="Names of expressions that Spark computes instead of DuckDB, such as `regexp_replace`: to find out whether an "
     "expression is the cause of a difference, or slow. Valid names are those of SQL functions and of Catalyst's "
-    "classes, such as `RegExpReplace`, in any case.",
+    "classes, such as `RegExpReplace`, in any case. A function that Spark replaces by another, such as `nvl` by "
+    "`coalesce`, counts by the other.",
 )
 SHADOW = Option(
     "execution.shadow",

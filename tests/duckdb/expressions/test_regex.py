@@ -27,6 +27,8 @@ DECLINED = {
     "str1 rlike 'a{1100}'": "more than 1000 repetitions",
     "str1 rlike '[a-z&&[^b]]'": "a nested class",
     "str1 rlike '(a*)*b'": "a repetition of something that may be empty",
+    "str1 rlike 'a()'": "an empty group",
+    "str1 rlike '^(?:)'": "an empty group",
     "str1 rlike 'a^'": "something before the start of the text",
     "regexp_extract(str1, '(a)+', 1)": "a repeated group",
     "regexp_replace(str1, 'a*', 'x')": "a replacement of empty matches",

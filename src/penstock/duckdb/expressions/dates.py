@@ -88,20 +88,6 @@ ENTRIES = (
         "make_date",
         ("make_date(year(date1), month(date2), 28)",),
     ),
-    Entry(
-        "DateFormatClass(Cast(date), string)",
-        _plain("strftime($0, replace(replace(replace($1, 'yyyy', '%Y'), 'MM', '%m'), 'dd', '%d'))"),
-        "date_format",
-        (
-            "date_format(date1, 'yyyy-MM-dd')",
-            "date_format(date1, 'yyyyMM')",
-            "date_format(date1, 'dd/MM/yyyy')",
-            "date_format(date1, 'yyyy')",
-        ),
-        constants={1: r"(yyyy|MM|dd)([-/. ]?(yyyy|MM|dd))*"},
-        reason="a date format with other fields than yyyy, MM and dd, or a time zone that skipped a day",
-        zone_sensitive=True,
-    ),
     Entry("UnixDate(date)", f"CAST({_FINITE} - DATE '1970-01-01' AS INTEGER)", "unix_date", ("unix_date(date1)",)),
     Entry(
         "DateFromUnixDate(int)",

@@ -130,7 +130,7 @@ ENTRIES = (
     ),
     Entry(
         "IntegralDivide(integer, same)",
-        "(CASE WHEN $1 = 0 THEN $invalid ELSE CAST($0 // $1 AS BIGINT) END)",
+        "(CASE WHEN $1 = 0 THEN $invalid ELSE CAST($0 // $1 AS $type) END)",
         "div",
         ("int1 div int2", "long1 div long2", "long1 div 10"),
     ),

@@ -163,7 +163,7 @@ ENTRIES = (
         ("concat(str1, str2)", "str1 || 'x' || str2", "concat(str1)"),
     ),
     Entry(
-        "ConcatWs(string*)",
+        "ConcatWs(string, string, string*)",
         "concat_ws($list)",
         "concat_ws",
         ("concat_ws(',', str1, str2)", "concat_ws(str1, str2, 'a')", "concat_ws('-', str1)"),

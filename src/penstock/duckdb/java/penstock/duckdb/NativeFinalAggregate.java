@@ -37,6 +37,7 @@ final class NativeFinalAggregate {
     }
 
     private static String total(AggregateFunction function) throws Declined {
+        NativeTemplates.checkIncluded(function);
         String name = Catalyst.name(function);
         List<?> buffers = Catalyst.each(function.inputAggBufferAttributes());
         String firstBuffer = NativeSql.column((AttributeReference) buffers.get(0));

@@ -66,6 +66,7 @@ final class NativeLogicalAggregate {
     /** Returns an aggregate function; a suffix (FILTER or OVER) follows each function call in DuckDB's SQL. */
     static String of(AggregateExpression expression, String suffix) throws Declined {
         AggregateFunction function = expression.aggregateFunction();
+        NativeTemplates.checkIncluded(function);
         String name = Catalyst.name(function);
         String distinct = expression.isDistinct() ? "DISTINCT " : "";
         List<?> arguments = Catalyst.each(function.children());

@@ -46,6 +46,7 @@ final class NativePartialAggregate {
             if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
                 throw new Declined("a distinct aggregate");
             }
+            NativeTemplates.checkIncluded(function.aggregateFunction());
             List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
             List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
             for (int i = 0; i < buffers.size(); i++) {

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.spark.SparkBuildInfo;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -24,6 +25,8 @@ import penstock.plans.NumericTypes;
 final class NativeStatistics {
     private static final Map<String, Object> VARIANCES = Catalyst.pairs("StddevPop stddev_pop StddevSamp stddev_samp VariancePop var_pop VarianceSamp var_samp");
     private static final Map<String, Object> COVARIANCES = Catalyst.pairs("CovPopulation covar_pop CovSample covar_samp Corr corr");
+    /** Before Spark 4.3, percentiles are interpolated by another formula, and correlations merged by another. */
+    private static final boolean IS_OLD_SPARK = SparkBuildInfo.spark_version().matches("4\\.[0-2]\\..*");
     private static final String NAN = "CAST('NaN' AS DOUBLE)";
     private static final String NOT_FINITE_ERROR = "error('statistics of numbers that are not finite')";
 
@@ -50,9 +53,16 @@ final class NativeStatistics {
             throw new Declined("a distinct aggregate");
         }
         Pairs pairs = new Pairs(x, NativeSql.of(Catalyst.last(function)), suffix);
-        String constant = name.equals("Corr") ? " WHEN " + pairs.isConstant(pairs.x) + " OR " + pairs.isConstant(pairs.y) + " THEN NULL" : "";
+        String value = name.equals("Corr") ? correlation(pairs) : pairs.call((String) COVARIANCES.get(name));
         return "CASE WHEN " + pairs.count() + " < " + (name.equals("CovPopulation") ? 1 : 2) + " THEN NULL WHEN " + pairs.areNotFinite() + " THEN "
-                + NOT_FINITE_ERROR + constant + " ELSE " + pairs.call((String) COVARIANCES.get(name)) + " END";
+                + NOT_FINITE_ERROR + " ELSE " + value + " END";
+    }
+
+    /** Returns Spark's formula, whose product may overflow. Before Spark 4.3, a constant column may not be zero after merges. */
+    private static String correlation(Pairs pairs) {
+        String product = "(" + pairs.call("regr_sxx") + " * " + pairs.call("regr_syy") + ")";
+        return "CASE WHEN " + product + " = 0 OR " + pairs.isConstant(pairs.x) + " OR " + pairs.isConstant(pairs.y) + " THEN " + (IS_OLD_SPARK ? NOT_FINITE_ERROR : "NULL")
+                + " ELSE " + pairs.call("covar_pop") + " * " + pairs.count() + " / sqrt(" + product + ") END";
     }
 
     /** Returns the buffers of a partial aggregate, in the order of Spark's `buffers`. */
@@ -139,8 +149,10 @@ final class NativeStatistics {
                 "(" + sorted + ")[CAST(ceil(" + position + ") AS BIGINT) + 1]", "(" + position + " - " + lower + ")") + " END";
     }
 
+    /** Returns a value between two others, by the formula of this release of Spark. */
     private static String interpolated(String low, String high, String weight) {
-        return "CASE WHEN " + low + " = " + high + " THEN " + low + " ELSE " + low + " + " + weight + " * (" + high + " - " + low + ") END";
+        String value = IS_OLD_SPARK ? "(1 - " + weight + ") * " + low + " + " + weight + " * " + high : low + " + " + weight + " * (" + high + " - " + low + ")";
+        return "CASE WHEN " + low + " = " + high + " THEN " + low + " ELSE " + value + " END";
     }
 
     /** The arguments of a function of two columns: rows in which one is null do not count. */

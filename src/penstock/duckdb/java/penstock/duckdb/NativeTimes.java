@@ -5,6 +5,7 @@ import java.time.ZoneOffset;
 import java.util.HashMap;
 import java.util.Map;
 
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -21,7 +22,7 @@ final class NativeTimes {
     private static final Map<String, Object> TIME_FIELDS = Catalyst.pairs("Hour hour Minute minute Second second");
     private static final Map<String, Object> UNITS_SINCE_1970 = Catalyst.pairs("UnixMicros 1 UnixMillis 1000 UnixSeconds 1000000");
     private static final Map<String, Object> INSTANTS = Catalyst.pairs("MicrosToTimestamp 1 MillisToTimestamp 1000 SecondsToTimestamp 1000000");
-    /** The units of `date_trunc`: DuckDB's name and the maximum length in seconds. */
+    /** The units of `date_trunc`: DuckDB's name, and below the maximum length in seconds. */
     private static final Map<String, Object> UNITS = Catalyst.pairs("MINUTE minute HOUR hour DAY day DD day WEEK week MON month MM month "
             + "MONTH month QUARTER quarter YEAR year YYYY year YY year");
     private static final Map<String, Object> UNIT_SECONDS = Catalyst.pairs("minute 60 hour 3600 day 86400 week 604800 month 2678400 quarter 7948800 "
@@ -142,7 +143,9 @@ final class NativeTimes {
 
     /** Returns the microseconds since 1970 of a timestamp. */
     private static String micros(Expression time) throws Declined {
-        return "epoch_us(" + NativeSql.of(time) + ")";
+        String sql = NativeSql.of(time);
+        // Columns of files may have the two values that DuckDB reads as infinite.
+        return "epoch_us(" + (time instanceof AttributeReference ? "CASE WHEN isinf(" + sql + ") THEN " + NativeZones.ERROR + " ELSE " + sql + " END" : sql) + ")";
     }
 
     private static String ofMicros(String micros, DataType type) {

@@ -85,6 +85,7 @@ final class NativeWindows {
     private static String frameValue(Expression function, String over) throws Declined {
         boolean isAggregate = function instanceof AggregateExpression && ((AggregateExpression) function).filter().isEmpty();
         Expression call = isAggregate ? (Expression) (Object) ((AggregateExpression) function).aggregateFunction() : function;
+        NativeTemplates.checkIncluded(call);
         String name = Catalyst.name(call);
         if (!FRAME_VALUES.containsKey(name)) {
             return null;

@@ -161,7 +161,11 @@ public final class NativeRegex extends NativeRegexReader {
             groups++;
         }
         sql.append(isCapturing && (selectedGroup == ALL_GROUPS || selectedGroup == groups) ? "(" : "(?:");
+        int start = sql.length();
         boolean isNullableGroup = alternatives();
+        if (sql.length() == start) { // DuckDB's rewrite of patterns to LIKE drops the rest of the pattern
+            throw declined("an empty group");
+        }
         if (peek() != ')') {
             throw declined("an unmatched parenthesis");
         }
