@@ -242,8 +242,8 @@ def test_times_that_duckdb_reads_as_infinite(spark: SparkSession, tmp_path: Path
     micros = pa.array([2**63 - 1, 1 - 2**63, 0], pa.int64())
     times = {"g": pa.array([1, 2, 3]), "t": micros.cast(pa.timestamp("us", "UTC"))}
     pq.write_table(pa.table(times), tmp_path / "infinite.parquet")
-    df = spark.read.parquet(str(tmp_path / "infinite.parquet")).groupBy("g")
-    df = df.agg(F.max(F.expr("unix_micros(t)")), F.min(F.expr("unix_seconds(t)")), F.max(F.expr("minute(t)")))
+    groups = spark.read.parquet(str(tmp_path / "infinite.parquet")).groupBy("g")
+    df = groups.agg(F.max(F.expr("unix_micros(t)")), F.min(F.expr("unix_seconds(t)")), F.max(F.expr("minute(t)")))
     env = environment(spark, SINGLE)
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None

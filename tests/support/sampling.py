@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 1
 """Number of quick cases of a test with the Spark session; each takes about a second."""
-FILE_SAMPLE = 5
+FILE_SAMPLE = 4
 """Number of quick tests of a file with the Spark session: with more, two cores need longer than 8 minutes for all files."""
 
 

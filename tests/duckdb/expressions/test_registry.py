@@ -46,7 +46,7 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
         yield spark
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("views")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_special_values(session: SparkSession, tmp_path: Path, family: str) -> None:
