@@ -147,7 +147,7 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw operator instanceof Exchange ? new NativeSql.Declined(EXCHANGE_REASON) : NativeSql.Declined.operator(operator);
+        throw operator instanceof Exchange ? new NativeSql.Declined(EXCHANGE_REASON) : NativeParts.unsupported(operator);
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */

@@ -79,6 +79,13 @@ public final class NativeParts {
         }
     }
 
+    /** Returns the exception for an operator that is not supported. */
+    static NativeSql.Declined unsupported(Object operator) {
+        String name = Catalyst.name(operator);
+        boolean isPython = name.contains("Python") || name.contains("Arrow") || name.contains("Pandas");
+        return new NativeSql.Declined((isPython ? "a Python function, " : "") + "operator " + name);
+    }
+
     private static void addDeclined(String reason, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
         add(Answer.facts("declined_reason", reason, "table", table), null, facts, node, handles);
     }

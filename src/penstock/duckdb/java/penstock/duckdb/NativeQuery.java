@@ -190,7 +190,7 @@ final class NativeQuery {
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
-        throw NativeSql.Declined.operator(plan);
+        throw NativeParts.unsupported(plan);
     }
 
     /** Renames the columns of rows to those of a plan. */

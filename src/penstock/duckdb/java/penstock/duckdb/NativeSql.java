@@ -45,13 +45,6 @@ final class NativeSql {
         Declined(String reason) {
             super(reason);
         }
-
-        /** Returns the exception for an operator that is not supported. */
-        static Declined operator(Object operator) {
-            String name = Catalyst.name(operator);
-            boolean isPython = name.contains("Python") || name.contains("Arrow") || name.contains("Pandas");
-            return new Declined((isPython ? "a Python function, " : "") + "operator " + name);
-        }
     }
 
     static String column(Attribute column) throws Declined {
