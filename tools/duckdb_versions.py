@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ["tests/duckdb/test_engine_traps.py", "tests/duckdb/test_foreign_files.py"]
+TESTS = [
+    "tests/duckdb/test_engine_traps.py",
+    "tests/duckdb/expressions/test_registry.py",
+    "tests/duckdb/test_foreign_files.py",
+]
 """Tests of expressions and of reading files, in which releases differ."""
 RELEASE_PROGRAM = """
 import sys

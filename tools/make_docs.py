@@ -15,6 +15,7 @@ import click
 import api_pages
 import design_rows
 import figures
+import native_page
 from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
 from penstock.metrics.instruments import DURATION_BUCKETS, INSTRUMENTS
@@ -91,6 +92,7 @@ def main() -> int:
     is_check = parser.parse_args().check
     stale, unsourced = [], []
     pages = {"options.md": options_page(), "cli.md": commands_page(), "metrics.md": metrics_page()}
+    pages["native-compatibility.md"] = HEADER + native_page.page()
     pages |= {f"api/{name}": HEADER + text for name, text in api_pages.pages().items()}
     for name, text in pages.items():
         path = REFERENCE / name

@@ -124,17 +124,17 @@ DAY = "x = date'0001-01-01'", "x < date'1582-10-15'"
 LONG_TEXTS = ["a" * 5000, "a" * 5000 + "b", "é" * 300, "\U0010ffff" * 70, ""]
 CASES = {
     # times
-    "INT96": Case(arrow([MOMENT, None], pa.timestamp("us", "UTC"), use_deprecated_int96_timestamps=True), False),
-    "INT96 of Spark": Case(spark_sql("timestamp_seconds(id)", spark__sql__parquet__outputTimestampType="INT96"), False),
-    "times of UTC": Case(arrow([MOMENT, None], pa.timestamp("us", "UTC")), False),
-    "times of no zone": Case(arrow([MOMENT.replace(tzinfo=None), None], pa.timestamp("us")), False),
+    "INT96": Case(arrow([MOMENT, None], pa.timestamp("us", "UTC"), use_deprecated_int96_timestamps=True), True),
+    "INT96 of Spark": Case(spark_sql("timestamp_seconds(id)", spark__sql__parquet__outputTimestampType="INT96"), True),
+    "times of UTC": Case(arrow([MOMENT, None], pa.timestamp("us", "UTC")), True),
+    "times of no zone": Case(arrow([MOMENT.replace(tzinfo=None), None], pa.timestamp("us")), True),
     "times of a zone, read as of none": Case(
         arrow([MOMENT], pa.timestamp("us", "UTC")), False, "n int, x timestamp_ntz"
     ),
     "times of no zone, read as of a zone": Case(
         arrow([MOMENT.replace(tzinfo=None)], pa.timestamp("us")), False, "n int, x timestamp"
     ),
-    "milliseconds": Case(arrow([MOMENT], pa.timestamp("ms", "UTC")), False),
+    "milliseconds": Case(arrow([MOMENT], pa.timestamp("ms", "UTC")), True),
     "nanoseconds": Case(arrow([MOMENT], pa.timestamp("ns", "UTC"), version="2.6"), False),
     "times of day": Case(arrow([dt.time(1, 2)], pa.time64("us")), False),
     # days

@@ -67,6 +67,20 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
         ),
         {},
     ),
+    "large": (
+        pa.table(
+            {
+                "n": range(200_000),
+                "k": pa.array([1] * 100_000 + [2] * 100_000, INTS),
+                "amount": pa.array([10**11] * 199_999 + [7], pa.int64()),
+                "opposite": pa.array(([10**12 + 1] * 50_000 + [3 - 10**12] * 50_000) * 2, pa.int64()),
+            }
+        ),
+        {"row_group_size": 50_000},
+    ),
+    # The nearest doubles of decimals of 16 digits, of which some have the text of a smaller decimal.
+    "ties": (pa.table({"k": KEYS, "x": [75774930119.38175, 93793558139.17945, 1.5, -79776344986.39115]}), {}),
+    "no_ties": (pa.table({"k": KEYS, "x": [75774930119.3812, 0.00015, 12.34565, -99999999999.9999]}), {}),
     "three": (pa.table({"w": pa.array([3], INTS)}), {}),
     "single": (pa.table({"z": pa.array([1], INTS)}), {}),
     "zero": (pa.table({"a": pa.array([1], INTS), "b": pa.array([0], INTS)}), {}),
@@ -127,6 +141,13 @@ CASES = (
         ),
         "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
         "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
+        "an average of many numbers that cancel out": Case("SELECT k, avg(opposite) FROM large GROUP BY k"),
+        "an average of large numbers": Case("SELECT k, round(avg(amount)) FROM large GROUP BY k", (SINGLE, MANY)),
+        "decimals of doubles that are ties": Case("SELECT k, max(cast(x AS decimal(15,4))) FROM ties GROUP BY k"),
+        "decimals of doubles": Case(
+            "SELECT k, max(cast(x AS decimal(15,4))), min(cast(x AS decimal(20,2))) FROM no_ties GROUP BY k",
+            (SINGLE, MANY),
+        ),
         "an average of decimals that a double rounds": Case("SELECT k, avg(long) FROM cents GROUP BY k"),
         "averages of decimals": Case(
             "SELECT k, avg(short), avg(long) FROM cents WHERE n < 30 GROUP BY k", (SINGLE, MANY)

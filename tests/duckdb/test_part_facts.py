@@ -87,6 +87,7 @@ def test_facts_from_java() -> None:
         "key_set_numbers": [7],
         "joined_rows": 3,
         "above_reason": None,
+        "functions": [],
     }
     plain = PartFacts.of(facts)
     assert (plain.columns, plain.inputs) == ((Column("c1", "bigint"),), ((Column("c2", "date"),),))

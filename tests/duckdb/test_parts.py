@@ -105,14 +105,17 @@ def test_generated_expressions(spark: SparkSession, native: Environment, ansi: b
 
 
 DECLINED = {
-    "floating-point sums": ("SELECT sum(f) FROM t", "aggregate Sum of DOUBLE"),
-    "groups by floating-point numbers": ("SELECT f, count(*) FROM t GROUP BY f", "groups by floating-point numbers"),
-    "unsupported arithmetic": ("SELECT max(i8 % 3Y) FROM t", "expression Remainder"),
-    "an unsupported expression": ("SELECT max(soundex(s)) FROM t", "expression SoundEx"),
+    "an aggregate that DuckDB rounds differently": ("SELECT skewness(f) FROM t", "aggregate Skewness"),
+    "an approximate count": ("SELECT approx_count_distinct(i8) FROM t", "aggregate HyperLogLogPlusPlus"),
+    "unsupported arithmetic": ("SELECT max(small15 % 3.0BD) FROM t", "expression Remainder"),
+    "an unsupported expression": ("SELECT max(soundex(s)) FROM t", "a function that DuckDB does not have: soundex"),
     "another collation": ("SELECT max(s COLLATE UTF8_LCASE) FROM t", "type string collate UTF8_LCASE"),
     "a distinct count of two": ("SELECT count(distinct s), count(distinct i32) FROM t", "operator ExpandExec"),
-    "a pattern that is escaped": (r"SELECT count(*) FROM t WHERE s LIKE '%\\_%'", "a condition that may fail"),
-    "a cast to text": ("SELECT max(CAST(small15 AS string)) FROM t", "a cast of decimal(15,2) to string"),
+    "a pattern that is not constant": (
+        r"SELECT count(*) FROM t WHERE s LIKE concat(s, '%')",
+        "a condition that may fail",
+    ),
+    "a cast to text": ("SELECT max(CAST(f AS string)) FROM t", "the text of a floating-point number"),
     "a failing value of which only nulls count": (
         "SELECT count(CASE WHEN CAST(small15 AS decimal(38,2)) + CAST(small15 AS decimal(38,2)) > 0 THEN b END) FROM t",
         "a condition that may fail",
@@ -178,7 +181,7 @@ JOINED = {
     "an empty side": ("count(*)", "t JOIN (SELECT * FROM u WHERE u_s = 'none') x ON s = u_s", None),
     "a side of keys only": ("count(*)", "t JOIN (SELECT u_s FROM u) x ON s = u_s", None),
     "two joins": ("count(*)", "t JOIN u ON i8 = u_i8 JOIN (SELECT u_s AS y FROM u) x ON s = y", None),
-    "keys of floating-point numbers": ("count(*)", "t JOIN u ON f = u_f", "a comparison of floating-point numbers"),
+    "keys of floating-point numbers": ("count(*)", "t JOIN u ON f = u_f", None),
     "NOT IN": ("count(*)", "t WHERE i8 NOT IN (SELECT u_i8 FROM u)", "NOT IN"),
     "EXISTS, or something else": (
         "count(*)",

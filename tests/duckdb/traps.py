@@ -156,9 +156,9 @@ def write_by_number(rows: pa.Table, folder: Path) -> None:
         pq.write_table(rows.filter(pc.equal(rows["n"], number)), folder / f"{number:03}.parquet")
 
 
-def whole_query_plan(spark: SparkSession, df: DataFrame) -> NativePlan | str:
+def whole_query_plan(spark: SparkSession, df: DataFrame, excluded: Sequence[str] = ()) -> NativePlan | str:
     """Return the DuckDB query that computes a whole query, or the reason why there is none."""
-    plan = native_plan(LogicalPlan(Bridge(spark), df._jdf.queryExecution().optimizedPlan()))
+    plan = native_plan(LogicalPlan(Bridge(spark), df._jdf.queryExecution().optimizedPlan()), excluded)
     if isinstance(plan, str):
         return plan
     return "; ".join(plan.rest_reasons) if plan.rest_reasons or len(plan.parts) != 1 else plan

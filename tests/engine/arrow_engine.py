@@ -271,7 +271,7 @@ class ArrowEngine:
         """Return the bytes of a few batches."""
         return 64 << 20
 
-    def rewriter(self, memory: int) -> ArrowRewriter:
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> ArrowRewriter:
         """Return a rewriter."""
         return ArrowRewriter(memory)
 
@@ -279,7 +279,7 @@ class ArrowEngine:
         """Return a condition that holds for no plan: small queries stay with Spark."""
         return QueryPredicate(bridge, bridge.find("java.util.function.Predicate").isEqual("no plan"))
 
-    def query(self, plan: LogicalPlan) -> ArrowQuery | str:
+    def query(self, plan: LogicalPlan, excluded: Sequence[str] = ()) -> ArrowQuery | str:
         """Return the counting query of an optimized plan, or why the engine cannot compute the plan."""
         counted = _counted_files(plan)
         return counted if isinstance(counted, str) else ArrowQuery(plan, *counted)

@@ -275,6 +275,8 @@ def test_the_option_applies_only_to_written_rows(spark: SparkSession, tmp_path: 
 LARGE = {"execution.batch.adaptive.whole-query-threshold": 0}
 """Penstock runs all queries with a shuffle."""
 SINGLE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+WITHOUT_DIVISIONS = {"execution.native.exclude": "divide,integraldivide"}
+"""Spark divides, above what DuckDB computes."""
 """DuckDB computes small queries."""
 
 
@@ -359,7 +361,7 @@ def test_a_query_failing_in_a_stage_that_spark_divides_leaves_the_old_rows(
     persistent = set(spark.sparkContext._jsc.getPersistentRDDs())
     with (
         with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
-        penstock.enabled(spark, config=settings),
+        penstock.enabled(spark, config=settings | WITHOUT_DIVISIONS),
         pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
     ):
         df.write.mode(mode).parquet(target)
@@ -427,7 +429,8 @@ def test_duckdb_rows_are_cached_if_operators_above_may_fail(
     spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
     df = spark.read.parquet(str(tmp_path / "numbers")).groupBy("k").agg(F.expr(value).alias("v")).orderBy("v", "k")
     target, expected = filled(spark, tmp_path), df.collect()
-    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=SINGLE_TASK):
+    config = SINGLE_TASK | WITHOUT_DIVISIONS
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=config):
         df.write.mode("overwrite").parquet(target)
     assert computed_by_duckdb(RECENT[-1])
     assert bool(cached_queries) == may_fail

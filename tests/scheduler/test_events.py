@@ -102,6 +102,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(adaptive_batch, "resources_of", lambda *_: RESOURCES)
         monkeypatch.setattr(adaptive_batch, "broadcast_bounds", lambda *_: BOUNDS)
         monkeypatch.setattr(jobs, "cluster_cores", lambda _: 4)
+        monkeypatch.setattr(jobs, "is_local", lambda _: False)
         monkeypatch.setattr(jobs, "activate", lambda _: None)
         monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
         monkeypatch.setattr(adaptive_batch, "VertexRunner", lambda _: Runner(before))

@@ -99,6 +99,15 @@ NATIVE_MEMORY = Option(
     "in Spark's local mode. The memory is outside of the JVM, so it counts as "
     "`spark.executor.memoryOverhead`, whose minimum of 384 MiB is enough for two tasks at a time.",
 )
+NATIVE_EXCLUDE = Option(
+    "execution.native.exclude",
+    STRINGS,
+    default=(),
+    doc="Names of expressions that Spark computes instead of DuckDB, such as `regexp_replace`: to find out whether an "
+    "expression is the cause of a difference, or slow. Valid names are those of SQL functions and of Catalyst's "
+    "classes, such as `RegExpReplace`, in any case. A function that Spark replaces by another, such as `nvl` by "
+    "`coalesce`, counts by the other.",
+)
 SHADOW = Option(
     "execution.shadow",
     STRING,

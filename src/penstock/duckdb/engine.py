@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from penstock.duckdb.expressions.registry import helper
 from penstock.duckdb.failures import unavailable_reason
 from penstock.duckdb.parts import NativeParts
 from penstock.duckdb.query import NativePlan, native_plan
@@ -37,17 +39,17 @@ class DuckDb:
         """Return the bytes that DuckDB may use on this machine."""
         return machine_memory() // _MEMORY_DIVISOR
 
-    def rewriter(self, memory: int) -> NativeParts:
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> NativeParts:
         """Return a rewriter for the plans of a vertex; DuckDB may use `memory` bytes in a task before it spills."""
-        return NativeParts(memory)
+        return NativeParts(memory, excluded, only_functions)
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
         """Return the predicate that tests whether DuckDB computes an optimized plan completely, as a single query."""
-        return QueryPredicate(bridge, bridge.helper("NativeQueries"))
+        return QueryPredicate(bridge, helper(bridge, "NativeQueries"))
 
-    def query(self, plan: LogicalPlan) -> NativePlan | str:
+    def query(self, plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan | str:
         """Return the parts of an optimized plan that DuckDB can compute, or why it computes none."""
-        return native_plan(plan)
+        return native_plan(plan, excluded)
 
 
 ENGINE: NativeEngine = DuckDb()

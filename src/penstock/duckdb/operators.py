@@ -77,6 +77,10 @@ def native_operator(session: Session, root: Any, part: PartFacts, function: Part
     counting_function = replace(function, rows_read=counters.read, rows_returned=counters.returned)
     plan = map_in_arrow(df, counting_function, _COLUMNS_SCHEMA if function.scatter else wire_ddl(part.columns))
     physical = spark_plan(session, LogicalPlan(bridge, plan))
+    if part.calls:
+        tagged = physical  # the tags refer to the logical plan, which adaptive execution reads
+        physical = with_fields(bridge, tagged, func=bridge.helper("NativeParts").withVariables(tagged.func(), root))
+        physical.copyTagsFrom(tagged)
     # Like a scan, a leaf that reads files declares no partitioning, so Spark adds the exchange that ends the stage.
     unknown = bridge.find(PHYSICAL + "UnknownPartitioning")(input_rows.tasks)
     layout = root.outputPartitioning() if part.inputs else unknown

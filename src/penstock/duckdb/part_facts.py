@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.duckdb.worker.columns import Column
+from penstock.duckdb.worker.functions import FunctionCall, UserFunction
 
 MAX_OUTPUT_RATIO = 0.1
 """Maximum ratio of output to input rows of parts that have no aggregate and whose output Spark exchanges as rows.
@@ -16,7 +18,8 @@ DuckDB saves about 60 ns per input row, and each output row costs Spark about 40
 MIN_VALUES = 20_000_000
 """Minimum number of values (rows times columns) to read: DuckDB saves about 8 ns each, and starts in 0.1 s (TPC-DS)."""
 MIN_SCATTERED_ROWS = 1_000_000
-"""Minimum number of rows read if the output can be exchanged as columns, which also speeds up the next stage."""
+"""Minimum number of rows read if the output can be exchanged as columns, or if Python functions are called: then rows
+need not be converted between the JVM and Arrow."""
 MIN_INPUT_ROWS = 10_000
 """Minimum number of exchanged rows that the largest task reads: starting DuckDB takes about 30 ms."""
 BYTES_PER_ROW = 8
@@ -45,13 +48,15 @@ class PartFacts:
     computes the part; None if DuckDB does.
 
     `sql`, `columns` (of the output) and `inputs` are as in `penstock.duckdb.worker.worker.PartFunction`, and
-    `read_columns`, `rebase_mode` and `partition_columns` as in `penstock.duckdb.worker.files.Files`.
+    `read_columns`, `rebase_mode`, `partition_columns` and `compared_columns` as in
+    `penstock.duckdb.worker.files.Files`.
 
     The part joins `build_count` broadcast sides and the key sets numbered `key_set_numbers` (keys of dynamic filters,
     see `penstock.spark.run.key_rows`); together they have `joined_rows` rows. `max_task_bytes` is an upper bound of the
     written bytes of the inputs that a task reads. `aggregates` says whether the part contains an aggregate. `scatter`
     is the hash exchange directly above the part; None if its rows cannot be exchanged as columns. `above_reason` says
-    why DuckDB cannot compute the operator above; None if there is none or it is an exchange.
+    why DuckDB cannot compute the operator above; None if there is none or it is an exchange. `calls` are the Python
+    functions that the worker calls.
     """
 
     table: str
@@ -61,6 +66,7 @@ class PartFacts:
     columns: tuple[Column, ...] = field(default=(), repr=False)
     rebase_mode: str = "CORRECTED"
     partition_columns: tuple[Column, ...] = field(default=(), repr=False)
+    compared_columns: Mapping[str, bool] = field(default_factory=dict)
     inputs: tuple[tuple[Column, ...], ...] = ()
     build_count: int = 0
     key_set_numbers: tuple[int, ...] = ()
@@ -69,6 +75,7 @@ class PartFacts:
     aggregates: bool = False
     scatter: ScatterFacts | None = None
     above_reason: str | None = None
+    calls: tuple[FunctionCall, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PartFacts:
@@ -82,9 +89,11 @@ class PartFacts:
             "columns": typed_columns(facts["columns"]),
             "inputs": tuple(map(typed_columns, facts["inputs"])),
             "key_set_numbers": tuple(facts["key_set_numbers"]),
+            "calls": tuple(map(_function_call, facts["functions"])),
             "scatter": scatter and ScatterFacts(tuple(scatter["keys"]), scatter["subpartitions"]),
         }
-        return cls(declined_reason=None, **{**facts, **typed})
+        own = {name: value for name, value in facts.items() if name != "functions"}
+        return cls(declined_reason=None, **{**own, **typed})
 
     def too_small_reason(self, tasks: int, task_rows: int) -> str | None:
         """Return why starting DuckDB, or building hash tables in each task, costs more than DuckDB saves; else None.
@@ -94,7 +103,8 @@ class PartFacts:
         if self.inputs:
             minimum = MIN_INPUT_ROWS
         else:
-            minimum = MIN_SCATTERED_ROWS if self.scatter is not None else MIN_VALUES // max(len(self.read_columns), 1)
+            saves_conversions = self.scatter is not None or self.calls
+            minimum = MIN_SCATTERED_ROWS if saves_conversions else MIN_VALUES // max(len(self.read_columns), 1)
         if tasks * task_rows < minimum:
             return f"about {tasks * task_rows} rows are too few to make up for DuckDB's start-up cost"
         if self.joined_rows > MAX_JOINED_RATIO * task_rows:
@@ -123,6 +133,21 @@ class PartFacts:
     def is_exchanged_as_columns(self, task_rows: float) -> bool:
         """Whether the output is exchanged as columns if each task returns this number of rows."""
         return self.scatter is not None and task_rows >= MIN_BATCH_ROWS * self.scatter.subpartitions
+
+
+def _function_call(facts: Mapping[str, Any]) -> FunctionCall:
+    functions = tuple(
+        UserFunction(
+            tuple(map(b64decode, function["commands"])),
+            tuple(function["positions"]),
+            function["positions_by_name"],
+            function["result_id"],
+        )
+        for function in facts["functions"]
+    )
+    typed = {name: typed_columns(facts[name]) for name in ("columns", "arguments", "results")}
+    names = {name: tuple(facts[name]) for name in ("argument_names", "argument_nullable")}
+    return FunctionCall(**{**facts, **typed, **names, "functions": functions})
 
 
 def typed_columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.expressions.registry import helper
 from penstock.duckdb.failures import (
     fail_fast,
     failure_reason,
@@ -24,6 +26,7 @@ from penstock.duckdb.operators import RowCounters, exchange_columns, native_oper
 from penstock.duckdb.part_facts import PartFacts
 from penstock.duckdb.worker.engine import NOT_NATIVE, NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
+from penstock.duckdb.worker.functions import PYSPARK
 from penstock.duckdb.worker.sample import sample_row_groups
 from penstock.duckdb.worker.scatter import Scatter, routing_numbers
 from penstock.duckdb.worker.worker import PartFunction
@@ -44,16 +47,22 @@ log = logging.getLogger("penstock.native")
 _SAMPLED_ROW_GROUPS = 3
 """Number of row groups to sample: several, as the rows of a row group may be similar in a table sorted by time."""
 
+_WITHOUT_FUNCTIONS = "it calls no Python functions on rows of files, and execution.native is not true"
+
 
 @dataclass(slots=True)
 class NativeParts:
     """Replaces parts of the physical plans of a vertex by DuckDB operators.
 
-    `memory` is the number of bytes that DuckDB may use in a task before it spills. `fragments` are the parts of the
-    latest plan. `failure` says why Spark computes all parts; None if DuckDB may be used.
+    `memory` is the number of bytes that DuckDB may use in a task before it spills. `excluded` are the names of
+    expressions that Spark must compute, in lower case. `only_functions` says whether Spark computes parts that call no
+    Python functions on rows of files. `fragments` are the parts of the latest plan. `failure` says why Spark computes
+    all parts; None if DuckDB may be used.
     """
 
     memory: int
+    excluded: Sequence[str] = ()
+    only_functions: bool = False
     fragments: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
     _counters: list[RowCounters] = field(default_factory=list, repr=False)
@@ -77,8 +86,11 @@ class NativeParts:
 
     def _rewrite(self, session: Session, plan: Any) -> Any:
         bridge = session._bridge
-        answer = bridge.helper("NativeParts").find(plan)
+        answer = helper(bridge, "NativeParts").find(plan, list(self.excluded), self.only_functions)
         self.fragments = [PartFacts.of(facts) for facts in answers.facts(answer)]
+        if self.only_functions and not any(part.calls for part in self.fragments):
+            self.fragments = []
+            return plan
         self.failure = unavailable_reason(bridge)
         if self.failure is not None:
             return plan
@@ -86,6 +98,9 @@ class NativeParts:
         replaced, replacements = [], []
         for index, part in enumerate(self.fragments):
             if part.declined_reason is not None:
+                continue
+            if self.only_functions and (not part.calls or part.inputs):
+                self.fragments[index] = replace(part, declined_reason=_WITHOUT_FUNCTIONS)
                 continue
             root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)  # of this part
             function = self._function(session, root, part)
@@ -104,6 +119,8 @@ class NativeParts:
 
     def _function(self, session: Session, root: Any, part: PartFacts) -> PartFunction | str:
         """Return the function that computes a part in the workers, or why Spark must compute the part."""
+        if part.calls and session._bridge.version < PYSPARK:
+            return f"its Python functions need PySpark {'.'.join(map(str, PYSPARK))}"
         try:
             return (self._input_function if part.inputs else self._file_function)(session, root, part)
         except NotNativeError as error:
@@ -117,7 +134,9 @@ class NativeParts:
         if reason is not None:
             return reason
         tables, scatter = _tables(session, root, part), _scatter(part, part.estimated_task_rows)
-        return PartFunction(part.sql, part.columns, self.memory, inputs=part.inputs, tables=tables, scatter=scatter)
+        return PartFunction(
+            part.sql, part.columns, self.memory, inputs=part.inputs, tables=tables, scatter=scatter, calls=part.calls
+        )
 
     def _file_function(self, session: Session, root: Any, part: PartFacts) -> PartFunction | str:
         previous_failure = previous_failure_reason(session._bridge, root)
@@ -128,8 +147,11 @@ class NativeParts:
         reason = part.too_small_reason(facts["tasks"], sample.task_rows)
         if reason is not None:
             return reason
-        files, tables = Files(part.read_columns, part.rebase_mode, part.partition_columns), _tables(session, root, part)
-        function = PartFunction(part.sql, part.columns, self.memory, files, tables=tables)
+        files = Files(part.read_columns, part.rebase_mode, part.partition_columns, part.compared_columns)
+        tables = _tables(session, root, part)
+        function = PartFunction(part.sql, part.columns, self.memory, files, tables=tables, calls=part.calls)
+        if part.calls:  # the user's functions must not run in the driver, and all rows leave Python on Spark, too
+            return function if part.aggregates else replace(function, scatter=_scatter(part, sample.task_rows))
         if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
             return function
         output_ratio = sample.output_ratio(function)

@@ -7,9 +7,11 @@ above the parts, which are usually cheap: a sort, a limit, a function that DuckD
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.duckdb.expressions.registry import helper
 from penstock.duckdb.failures import fail_fast, failure_reason, previous_failure_reason, record_failure
 from penstock.duckdb.operators import map_in_arrow, wire_ddl
 from penstock.duckdb.part_facts import typed_columns
@@ -124,11 +126,14 @@ class NativePlan:
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)
 
 
-def native_plan(plan: LogicalPlan) -> NativePlan | str:
-    """Return the parts of an optimized plan that DuckDB can compute, or why it computes none."""
+def native_plan(plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan | str:
+    """Return the parts of an optimized plan that DuckDB can compute, or why it computes none.
+
+    `excluded` are the names of expressions that Spark must compute, in lower case.
+    """
     bridge = plan._bridge
     try:
-        answer = bridge.helper("NativeQueries").find(plan._handle, bridge.session)
+        answer = helper(bridge, "NativeQueries").find(plan._handle, bridge.session, list(excluded))
         facts = answers.facts(answer)
         parts = tuple(map(_part, facts["parts"]))
         reasons = tuple(dict.fromkeys(facts["declined_reasons"]))
@@ -157,5 +162,6 @@ def _part(facts: dict[str, Any]) -> QueryFunction:
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    files = Files(typed_columns(facts["read_columns"]), facts["rebase_mode"], typed_columns(facts["partition_columns"]))
+    read_columns, partition_columns = (typed_columns(facts[kind]) for kind in ("read_columns", "partition_columns"))
+    files = Files(read_columns, facts["rebase_mode"], partition_columns, facts["compared_columns"])
     return Table(facts["name"], files, tuple(FileRange(**fields) for fields in facts["files"]))

@@ -102,8 +102,12 @@ class NativeEngine(Protocol):
     def local_memory(self) -> int:
         """Return the bytes that the engine may use on this machine, besides Spark."""
 
-    def rewriter(self, memory: int) -> FragmentRewriter:
-        """Return a rewriter for the plans of a vertex; a task may use `memory` bytes before the engine spills."""
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> FragmentRewriter:
+        """Return a rewriter for the plans of a vertex; a task may use `memory` bytes before the engine spills.
+
+        `excluded` are the names of expressions that Spark must compute, in lower case. `only_functions` says whether
+        Spark computes fragments that call no Python functions.
+        """
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
         """Return the predicate that tests whether the engine computes an optimized plan completely, as a single query.
@@ -111,17 +115,26 @@ class NativeEngine(Protocol):
         Spark's planner evaluates the predicate for small queries, so the predicate must not call Python.
         """
 
-    def query(self, plan: LogicalPlan) -> EngineQuery | str:
-        """Return the parts of an optimized plan that the engine can compute, or why it can compute none."""
+    def query(self, plan: LogicalPlan, excluded: Sequence[str] = ()) -> EngineQuery | str:
+        """Return the parts of an optimized plan that the engine can compute, or why it can compute none.
+
+        `excluded` are the names of expressions that Spark must compute, in lower case.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class NativeExecution:
-    """The engine that a job uses, and the bytes of memory that it may use in each task before it spills."""
+    """The engine that a job uses, and the bytes of memory that it may use in each task before it spills.
+
+    `excluded` are the names of expressions that Spark must compute, in lower case.
+    """
 
     engine: NativeEngine
     memory: int
+    excluded: tuple[str, ...] = ()
+    only_functions: bool = False
+    """Whether Spark computes fragments that call no Python functions."""
 
     def rewriter(self) -> FragmentRewriter:
         """Return a rewriter for the plans of a vertex."""
-        return self.engine.rewriter(self.memory)
+        return self.engine.rewriter(self.memory, self.excluded, only_functions=self.only_functions)

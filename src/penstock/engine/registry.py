@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from penstock.config.options import NATIVE, NATIVE_MEMORY
+from penstock.config.options import NATIVE, NATIVE_EXCLUDE, NATIVE_MEMORY
 from penstock.engine.interface import NativeExecution
 
 if TYPE_CHECKING:
@@ -38,7 +38,19 @@ def native_engine() -> NativeEngine | None:
     return None
 
 
-def native_execution(config: Configuration) -> NativeExecution | None:
-    """Return the native engine and its memory for a job, None without an engine or if ``execution.native`` is off."""
-    engine = native_engine() if config.flag(NATIVE) else None
-    return None if engine is None else NativeExecution(engine, config.integer(NATIVE_MEMORY))
+def native_execution(config: Configuration, *, is_local: bool) -> NativeExecution | None:
+    """Return the native engine and its memory for a job, None without an engine or if ``execution.native`` is off.
+
+    If this option is not set, and Spark runs locally, the engine computes only fragments that call Python functions.
+    """
+    only_functions = config.get(NATIVE) is None and is_local
+    engine = native_engine() if only_functions or config.flag(NATIVE) else None
+    if engine is None:
+        return None
+    return NativeExecution(engine, config.integer(NATIVE_MEMORY), excluded_expressions(config), only_functions)
+
+
+def excluded_expressions(config: Configuration) -> tuple[str, ...]:
+    """Return the names of expressions that Spark must compute, in lower case."""
+    names = config.get(NATIVE_EXCLUDE)
+    return tuple(name.lower() for name in names) if isinstance(names, tuple) else ()

@@ -76,6 +76,11 @@ class JobContext:
         """The current stream graph."""
         return self.owner.graph
 
+    @property
+    def has_native_steps(self) -> bool:
+        """Whether a native engine may compute steps that call no Python functions, also from exchanged rows."""
+        return self.native is not None and not self.native.only_functions
+
     def spark_job_group(self, vertex: JobVertex) -> str:
         """Return the Spark job group of a vertex."""
         return spark_job_group(self.job_id, vertex)

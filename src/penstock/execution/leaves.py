@@ -78,7 +78,7 @@ class LeafBuilder:
             layout=layout,
             ordering=None if operator is None else result.plan.ordering,
             statistics=result.statistics if result.is_plain_exchange else None,
-            plan=None if self._context.native is None else physical,
+            plan=physical if self._context.has_native_steps else None,
         )
         # The function of an adaptive exchange is not an operator of the vertex, so it is added above the leaf.
         return leaf if edge_plan.consumer is None else edge_plan.consumer.node.with_children([leaf])
@@ -90,7 +90,7 @@ class LeafBuilder:
 
         The engine reads the exchange itself, so Spark's tasks, which would run the checks of `rows`, may never run.
         """
-        if self._context.native is None or physical is None:
+        if not self._context.has_native_steps or physical is None:
             return
         count = verification.count_rows(rows)
         is_merged = isinstance(read, CoalescedRead) and bool(read.merge_ranges)

@@ -64,7 +64,7 @@ class VertexRunner:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self.results = ResultStore(context)
-        self._batches = PythonBatches(spark_only=context.native is None)
+        self._batches = PythonBatches(spark_only=not context.has_native_steps)
         self.sinks = SinkWriter(context, self.results, self._batches)
         self._broadcasts = Broadcasts(context, self.results)
         self._filters = DynamicFilters(context, self.results, self._broadcasts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.base.units import show_bytes
 from penstock.config.options import NATIVE, NATIVE_MEMORY, SHADOW, SINK_PARALLELISM, VERIFY, WHOLE_QUERY_THRESHOLD
 from penstock.decisions.log import DecisionKind, Explanation
-from penstock.engine.registry import native_engine
+from penstock.engine.registry import excluded_expressions, native_engine
 from penstock.planner.draft import DraftChoice
 from penstock.planner.plan import SparkPlan
 from penstock.planner.sinks import config_of, sink_options
@@ -139,7 +139,7 @@ class EngineChoice:
         unavailable = engine.unavailable_reason(self._bridge)
         if unavailable is not None:
             return _refused_choice(engine.name, unavailable) if is_requested or engine.is_installed() else None
-        engine_query = engine.query(self._plan)
+        engine_query = engine.query(self._plan, excluded_expressions(self._config))
         if isinstance(engine_query, str):
             return _refused_choice(engine.name, engine_query)
         cores, task = jobs.cluster_cores(self._bridge), self._task_resources(engine)
@@ -161,7 +161,9 @@ class EngineChoice:
         engine = native_engine()
         if engine is None:
             return "no native engine is installed"
-        query_or_reason = engine.unavailable_reason(self._bridge) or engine.query(self._plan)
+        query_or_reason = engine.unavailable_reason(self._bridge) or engine.query(
+            self._plan, excluded_expressions(self._config)
+        )
         if isinstance(query_or_reason, str):
             return query_or_reason
         if query_or_reason.fragment_count > 1 or query_or_reason.rest_size_in_bytes:

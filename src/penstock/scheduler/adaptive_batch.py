@@ -109,7 +109,7 @@ class AdaptiveBatchScheduler:
             verify=config.flag(VERIFY),
             exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
             broadcast_bounds=broadcast_bounds(bridge, config, resources),
-            native=native_execution(config),
+            native=native_execution(config, is_local=jobs.is_local(bridge)),
         )
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)

@@ -24,6 +24,10 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bigint": st.integers(-(2**63), 2**63 - 1),
     "date": st.dates(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
     "decimal(18,2)": st.decimals(-(10**16) + 1, 10**16 - 1, places=2),
+    "float": st.floats(width=32, allow_nan=False) | st.just(float("nan")),
+    "double": st.floats(allow_nan=False) | st.sampled_from([float("nan"), -0.0]),
+    "timestamp": st.datetimes(timezones=st.just(dt.UTC)),
+    "timestamp_ntz": st.datetimes(),
 }
 
 

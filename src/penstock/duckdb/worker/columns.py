@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ARROW_NAMES = {
     "boolean": "bool",
@@ -16,8 +19,11 @@ _ARROW_NAMES = {
     "double": "double",
     "date": "date32",
     "string": "string",
+    "timestamp_ntz": "timestamp[us]",
 }
 """Arrow's name of each supported Spark type except decimals."""
+_SQL_TYPES = {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP"}
+"""DuckDB's names of the types whose names in Spark it lacks, or that it understands differently."""
 _MAX_SHORT_DIGITS = 18
 """Spark and DuckDB store decimals of up to this number of digits in 64 bits."""
 
@@ -50,14 +56,20 @@ class Column:
 
         if self.type.startswith("decimal("):
             return pa.decimal128(*self._precision_and_scale)
+        if self.type == "timestamp":
+            return pa.timestamp("us", "UTC")
         return pa.type_for_alias(_ARROW_NAMES[self.type])
 
+    @property
+    def sql_type(self) -> str:
+        """The column's type in DuckDB."""
+        return _SQL_TYPES.get(self.type, self.type)
+
     def to_wire(self, values: Any) -> Any:
-        """Convert an Arrow array, as returned by DuckDB, to the wire type."""
+        """Convert an Arrow array of the column's type to the wire type."""
         import numpy as np
         import pyarrow as pa
 
-        values = values.cast(self.arrow_type())
         if not self.is_short_decimal:
             return values
         validity, decimals = values.buffers()
@@ -87,3 +99,11 @@ def wire_schema(columns: Sequence[Column]) -> Any:
     import pyarrow as pa
 
     return pa.schema([(column.name, Column(column.name, column.wire_type).arrow_type()) for column in columns])
+
+
+def wire_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Convert a batch of columns to the wire format."""
+    import pyarrow as pa
+
+    values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(values, batch.schema.names)

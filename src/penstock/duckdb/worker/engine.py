@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.duckdb.worker.columns import Column
 
-_BATCH_ROWS = 10_000
+BATCH_ROWS = 10_000
 """Rows per output batch, the default of ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 OLDEST, NEWEST = (1, 5), (2, 0)
 """The oldest and newest supported releases of DuckDB (major, minor). Results of other releases may differ."""
@@ -94,11 +94,13 @@ def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def query_batches(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a query in the wire format."""
+def query_batches(
+    connection: Any, sql: str, columns: Sequence[Column], batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a query, in batches of at most `batch_rows`."""
     import pyarrow as pa
 
-    names = [column.name for column in columns]
-    for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
-        values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
-        yield pa.RecordBatch.from_arrays(values, names)
+    schema = pa.schema([(column.name, column.arrow_type()) for column in columns])
+    for batch in connection.sql(sql).to_arrow_reader(batch_rows):
+        values = [array.cast(field.type) for field, array in zip(schema, batch.columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(values, schema=schema)

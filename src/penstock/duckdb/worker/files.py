@@ -6,13 +6,13 @@ query reads whole files. A file that DuckDB might read differently from Spark ra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.duckdb.worker.engine import NotNativeError, quote_literal
-from penstock.duckdb.worker.footers import read_footer
+from penstock.duckdb.worker.footers import INT96, read_footer
 
 if TYPE_CHECKING:
     from penstock.duckdb.worker.columns import Column
@@ -51,11 +51,14 @@ class Files:
 
     `read_columns` are stored in the files; there may be none. `rebase_mode` is Spark's ``datetimeRebaseModeInRead``,
     which applies to files that do not name their writer. `partition_columns` have their values in names of folders.
+    `compared_columns` are the floating-point and time columns by which Spark's Parquet reader may skip row groups, and
+    whether they may be compared with zero, or with a fraction of a millisecond.
     """
 
     read_columns: tuple[Column, ...]
     rebase_mode: str = "CORRECTED"
     partition_columns: tuple[Column, ...] = ()
+    compared_columns: Mapping[str, bool] = field(default_factory=dict)
 
     def query(self, ranges: Sequence[FileRange]) -> tuple[str, int]:
         """Return a query for the rows of file ranges, and the number of these rows."""
@@ -67,26 +70,46 @@ class Files:
 
         A file that is listed twice is read twice, as in Spark. Raises `NotNativeError` if DuckDB's rows might differ.
         """
-        by_folder: dict[tuple[str, ...], list[FileRange]] = {}
+        paths: dict[str, list[str]] = {}
         for file in ranges:
-            if file.start == 0 and self._checked_footer(file).rows:  # once per file that has rows
-                by_folder.setdefault(tuple(file.partition_values), []).append(file)
-        return " UNION ALL ".join(map(self._folder_query, by_folder.values())) or self._empty_query()
-
-    def _folder_query(self, files: Sequence[FileRange]) -> str:
-        paths = ", ".join(map(_path, files))
-        return f"SELECT {self._select_list(files[0])} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
+            if file.start == 0 and (footer := self._checked_footer(file)).rows:  # once per file that has rows
+                paths.setdefault(self._select_list(file, footer), []).append(_path(file))
+        return " UNION ALL ".join(_files_query(*item) for item in paths.items()) or self._empty_query()
 
     def _empty_query(self) -> str:
         columns = (*self.read_columns, *self.partition_columns)
-        nulls = [f"CAST(NULL AS {column.type}) AS {_quoted(column.name)}" for column in columns]
+        nulls = [f"CAST(NULL AS {column.sql_type}) AS {_quoted(column.name)}" for column in columns]
         return "SELECT " + (", ".join(nulls) or _NO_COLUMNS) + " LIMIT 0"
 
-    def _select_list(self, file: FileRange) -> str:
-        columns = [_quoted(column.name) for column in self.read_columns]
+    def _select_list(self, file: FileRange, footer: Footer) -> str:
+        columns = [f"{self._value(column, footer)} AS {_quoted(column.name)}" for column in self.read_columns]
         partitions = zip(self.partition_columns, file.partition_values, strict=True)
         columns += [f"{value} AS {_quoted(column.name)}" for column, value in partitions]
         return ", ".join(columns) or _NO_COLUMNS
+
+    def _value(self, column: Column, footer: Footer) -> str:
+        """Return the SQL of a stored column's values.
+
+        Statistics of floating-point columns ignore NaN, so `CASE` hides them from DuckDB: it derives statistics through
+        functions such as `greatest`, and simplifies `coalesce(x, NULL)`. Spark's reader uses them, and considers
+        negative zero less than zero when it searches a dictionary. So if Spark may skip row groups by such a column,
+        these values are errors.
+        """
+        name = _quoted(column.name)
+        stored_type = footer.stored_type(column.name)
+        if stored_type.startswith("timestamp[ms") and self.compared_columns.get(column.name):
+            raise NotNativeError(f"{column.name} is stored in milliseconds, so Spark's reader rounds a condition")
+        if column.type == "timestamp" and stored_type == INT96:
+            return f"make_timestamptz(epoch_us({name}))"
+        if column.type not in {"float", "double"}:
+            return name
+        value = f"(CASE WHEN {name} IS NULL THEN NULL ELSE {name} END)"
+        if column.name not in self.compared_columns:
+            return value
+        skipped = [f"{value} = 0 AND signbit({value})"] if self.compared_columns[column.name] else []
+        skipped += [] if footer.has_nan_statistics else [f"isnan({value})"]
+        error = "error('a number that Spark''s reader may skip')"
+        return f"CASE WHEN {' OR '.join(skipped)} THEN {error} ELSE {value} END" if skipped else value
 
     def _range_query(self, file: FileRange) -> tuple[str, int] | None:
         """Return a query for the rows of a file range and their number, None if no row group starts in it."""
@@ -95,10 +118,10 @@ class Files:
         if first == end:
             return None
         if (first, end) == (0, footer.rows):
-            return self._folder_query([file]), footer.rows
+            return _files_query(self._select_list(file, footer), [_path(file)]), footer.rows
         numbered = f"read_parquet({_path(file)}, hive_partitioning = false, file_row_number = true)"
         where = f"file_row_number >= {first} AND file_row_number < {end}"
-        return f"SELECT {self._select_list(file)} FROM {numbered} WHERE {where}", end - first  # noqa: S608 - quoted
+        return f"SELECT {self._select_list(file, footer)} FROM {numbered} WHERE {where}", end - first  # noqa: S608 - quoted
 
     def _checked_footer(self, file: FileRange) -> Footer:
         """Return a file's footer; raise if it has changed, or if DuckDB might read the file differently from Spark."""
@@ -113,6 +136,10 @@ class Files:
         footer = read_footer(file.local_path, status.st_mtime_ns, status.st_size)
         footer.check(file.path, self.read_columns, self.rebase_mode)
         return footer
+
+
+def _files_query(select_list: str, paths: Sequence[str]) -> str:
+    return f"SELECT {select_list} FROM read_parquet([{', '.join(paths)}], hive_partitioning = false)"  # noqa: S608 - quoted
 
 
 def _path(file: FileRange) -> str:

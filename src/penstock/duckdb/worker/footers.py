@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from penstock.duckdb.worker.columns import Column
     from penstock.duckdb.worker.files import FileRange
 
-_STRING_TYPES = {"large_string", "string_view"}  # Arrow's other types of strings
+INT96 = "int96"
+"""The type of a column with timestamps of 96 bits, as Spark writes them unless it is set to write 64 bits."""
+_TYPES = {
+    "string": re.compile(r"string|large_string|string_view"),
+    "timestamp": re.compile(rf"timestamp\[(us|ms), tz=.*\]|{INT96}"),
+    "timestamp_ntz": re.compile(r"timestamp\[(us|ms)\]"),
+}
+"""Arrow's types of stored columns that both engines read as a type of Spark; for other types a single type."""
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Metadata keys of files whose old dates follow the Julian calendar."""
 _SPARK_VERSION_KEY = b"org.apache.spark.version"
@@ -43,8 +50,9 @@ _MAX_CACHED_FOOTERS = 4096
 class FileColumn:
     """A column of a Parquet file.
 
-    `type` is the Arrow type. `annotation` is the Parquet logical type, such as ``STRING``; ``NONE`` if there is none,
-    or if the column is nested and has several leaves. `formats` are the codecs and encodings of the column's chunks.
+    `type` is the Arrow type, or `INT96`. `annotation` is the Parquet logical type, such as ``STRING``, or ``NONE`` if
+    there is none or if the column is nested and has several leaves. `formats` are the codecs and encodings of its
+    chunks.
     """
 
     name: str
@@ -81,6 +89,15 @@ class Footer:
         """The number of rows."""
         return sum(group.rows for group in self.row_groups)
 
+    @property
+    def has_nan_statistics(self) -> bool:
+        """Whether statistics show NaN: for Parquet's Java writer, NaN is a maximum, which its reader ignores."""
+        return self.writer.startswith("parquet-mr ")
+
+    def stored_type(self, name: str) -> str:
+        """Return the type of a column."""
+        return next(column.type for column in self.columns if column.name == name)
+
     def row_groups_in(self, file: FileRange) -> list[RowGroup]:
         """Return the row groups whose first column starts in a file range."""
         return [group for group in self.row_groups if file.start <= group.start_byte < file.start + file.length]
@@ -102,7 +119,7 @@ class Footer:
             stored = by_name.get(column.name)
             if stored is None:
                 raise NotNativeError(f"{path} has no column {column.name}")
-            if ("string" if stored.type in _STRING_TYPES else stored.type) != str(column.arrow_type()):
+            if not _TYPES.get(column.type, re.compile(re.escape(str(column.arrow_type())))).fullmatch(stored.type):
                 raise NotNativeError(f"{column.name} is {stored.type} in {path}, and {column.type} in the table")
             if column.type == "string" and stored.annotation != "STRING":
                 raise NotNativeError(f"{column.name} is annotated as {stored.annotation} in {path}, and not as STRING")
@@ -110,10 +127,10 @@ class Footer:
             if unsupported:
                 raise NotNativeError(f"{column.name} is stored in the format {min(unsupported)} in {path}")
         types = {column.type.partition("(")[0] for column in read_columns}
-        if "date" in types:
+        if types & {"date", "timestamp", "timestamp_ntz"}:
             is_julian = rebase_mode != "CORRECTED" if self.spark_release is None else self.spark_release < b"3"
             if is_julian or self.has_legacy_dates:
-                raise NotNativeError(f"{path} may have dates of the Julian calendar")
+                raise NotNativeError(f"{path} may have dates and times of the Julian calendar")
         if types & {"string", "decimal"} and not _SUPPORTED_WRITERS.match(self.writer):
             writer = self.writer or "an unknown program"
             raise NotNativeError(f"{path} was written by {writer}, whose column statistics may be in another order")
@@ -162,9 +179,11 @@ def _columns(metadata: Any, fields: Sequence[Any]) -> tuple[FileColumn, ...]:
         chunks = [
             metadata.row_group(group).column(number) for group in range(metadata.num_row_groups) for number in leaves
         ]
-        annotation = metadata.schema.column(leaves.start).logical_type.type if len(leaves) == 1 else "NONE"
+        stored = metadata.schema.column(leaves.start) if len(leaves) == 1 else None
+        annotation = stored.logical_type.type if stored else "NONE"
+        type_name = INT96 if stored and stored.physical_type == "INT96" else str(field.type)
         formats = {chunk.compression for chunk in chunks}.union(*(chunk.encodings for chunk in chunks))
-        columns.append(FileColumn(field.name, str(field.type), annotation, frozenset(formats)))
+        columns.append(FileColumn(field.name, type_name, annotation, frozenset(formats)))
     if leaf != metadata.num_columns:
         raise NotNativeError(f"a file has {metadata.num_columns} columns, but its schema describes {leaf}")
     return tuple(columns)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.worker.columns import wire_batch
 from penstock.duckdb.worker.engine import NotNativeError, open_connection, query_batches
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ _UNUSUAL_DATE = (
     "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 )
 """SQL condition for dates ``{0}`` that Spark's Parquet filters reject, or shift to a later date (skipped in 1582)."""
+_UNUSUAL_TIME = "{0} < make_timestamptz(-2208988800000000) OR {0} > make_timestamptz(253402300799999999)"
+"""SQL condition for times ``{0}`` that Spark's Parquet filters may shift (before 1900) or reject."""
+_UNUSUAL = {"DATE": _UNUSUAL_DATE, "TIMESTAMP WITH TIME ZONE": _UNUSUAL_TIME}
+"""These conditions by DuckDB's types."""
 _MEMORY_FACTOR = 16
 """Estimated bytes of memory per byte of the compressed files: hash tables of joins and groups are rarely larger than
 the decoded columns, which have 2 to 6 bytes per byte of the files in TPC-H."""
@@ -60,8 +65,9 @@ class NamedResult:
             raise NotNativeError("a subquery returns more than one row")
         table = connection.table(self.name)
         for column, column_type in zip(table.columns, table.types, strict=True):
-            if str(column_type) == "DATE" and table.filter(_UNUSUAL_DATE.format(column)).fetchone() is not None:
-                raise NotNativeError("a subquery returns a date that Spark's Parquet filters treat differently")
+            condition = _UNUSUAL.get(str(column_type))
+            if condition is not None and table.filter(condition.format(column)).fetchone() is not None:
+                raise NotNativeError("a subquery returns a date or time that Spark's Parquet filters treat differently")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ class QueryFunction:
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:
                 result.materialize(connection)
-            yield from query_batches(connection, self.sql, self.columns)
+            for batch in query_batches(connection, self.sql, self.columns):
+                yield wire_batch(batch, self.columns)
         for _ in batches:
             pass

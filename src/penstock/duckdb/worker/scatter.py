@@ -91,9 +91,15 @@ def _hash_column(values: Any, type_name: str, seeds: Any) -> Any:
     valid = None if values.null_count == 0 else np.asarray(pc.is_valid(values))
     if type_name == "date":
         values = values.cast(pa.int32())
+    if type_name.startswith("timestamp"):
+        values = values.cast(pa.int64())
     if valid is not None:
         values = pc.fill_null(values, pa.scalar(0, values.type) if type_name != "boolean" else False)
-    if type_name == "bigint":
+    if type_name in {"float", "double"}:
+        numbers = np.asarray(values) + 0.0  # negative zero becomes zero
+        values = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)  # a single NaN
+        values = values.view(np.int64 if type_name == "double" else np.int32)
+    if type_name in {"bigint", "double"} or type_name.startswith("timestamp"):
         words = np.asarray(values).view(np.uint64)
         low, high = (words & np.uint64(0xFFFFFFFF)).astype(np.uint32), (words >> np.uint64(32)).astype(np.uint32)
         hashed = _finish(_mix(_mix(seeds, low), high), 8)

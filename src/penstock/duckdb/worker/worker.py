@@ -8,13 +8,15 @@ The modules of this package are shipped to the workers, so they import no module
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.worker.columns import wire_schema
-from penstock.duckdb.worker.engine import open_connection, query_batches
+from penstock.duckdb.worker.columns import wire_batch, wire_schema
+from penstock.duckdb.worker.engine import BATCH_ROWS, NotNativeError, open_connection, query_batches
 from penstock.duckdb.worker.files import FileRange, Files
+from penstock.duckdb.worker.functions import FunctionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from penstock.duckdb.worker.columns import Column
+    from penstock.duckdb.worker.functions import FunctionCall
     from penstock.duckdb.worker.scatter import Scatter
 
 
@@ -32,8 +35,10 @@ class PartFunction:
     The query `sql` returns `columns`. It reads the rows of the files as ``scan``, or the exchanged inputs as
     ``input_0``, ``input_1`` and so on, whose columns are in `inputs`. `files` is None if there are inputs. `tables` are
     broadcast tables that the query joins, by name: each is an Arrow IPC stream. `scatter` is None if the output is
-    not exchanged as columns. `memory` is the number of bytes that DuckDB may use in a task before it spills. The
-    accumulators count the rows read from files and the rows returned.
+    not exchanged as columns. `calls` are the calls of Python functions, in their order: the first reads the files or
+    inputs, each other the rows of the one before, and the query `sql` those of the last. `memory` is the number of
+    bytes that DuckDB may use in a task before it spills. The accumulators count the rows read from files and the rows
+    returned.
     """
 
     sql: str
@@ -43,6 +48,7 @@ class PartFunction:
     inputs: tuple[tuple[Column, ...], ...] = ()
     tables: Mapping[str, Broadcast[bytes]] = field(default_factory=dict)
     scatter: Scatter | None = None
+    calls: tuple[FunctionCall, ...] = ()
     rows_read: Accumulator[int] | None = None
     rows_returned: Accumulator[int] | None = None
 
@@ -82,10 +88,48 @@ class PartFunction:
     def _query_rows(
         self, scan: str | None, inputs: Mapping[str, Any], files: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the query; the user's functions run in this thread, while the rows are read."""
         import pyarrow as pa
 
-        with open_connection(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
+        errors: list[FunctionError] = []
+        called = _recording(iter(()), errors)
+        try:
+            for call in self.calls:
+                columns, rows_per_batch = (*call.columns, *call.arguments), call.max_batch_rows
+                rows = self._batches(call.sql, columns, scan, inputs, files, rows_per_batch)
+                called = _recording(call.rows(rows), errors)
+                # DuckDB would read a reader itself in other threads, and far ahead.
+                stream = pa.RecordBatchReader.from_batches(call.schema, called).__arrow_c_stream__()
+                scan, files, inputs = None, (), {**inputs, call.name: stream}
+            for batch in self._batches(self.sql, self.columns, scan, inputs, files):
+                if self.rows_returned is not None:
+                    self.rows_returned.add(batch.num_rows)
+                yield wire_batch(batch, self.columns)
+            for _ in called:  # Spark calls the functions for all rows, even if a join needs none of them
+                pass
+        except (NotNativeError, FunctionError):
+            if errors:
+                raise NotNativeError(f"a Python function {errors[0]}") from None
+            raise
+        finally:
+            called.close()
+
+    def _batches(
+        self,
+        sql: str,
+        columns: Sequence[Column],
+        scan: str | None,
+        inputs: Mapping[str, Any],
+        files: Collection[str],
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        memory = self.memory // (1 + len(self.calls))
+        with open_connection(memory, files=files, reads_arrow=bool(inputs)) as connection:
             for name, broadcast in self.tables.items():
+                if re.search(rf"\b{name}\b", sql) is None:
+                    continue
                 # Copied into DuckDB, as pushed-down filters must not reach an Arrow table; see `open_connection`.
                 connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
@@ -94,7 +138,13 @@ class PartFunction:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():
                 connection.register(name, table)
-            for batch in query_batches(connection, self.sql, self.columns):
-                if self.rows_returned is not None:
-                    self.rows_returned.add(batch.num_rows)
-                yield batch
+            yield from query_batches(connection, sql, columns, batch_rows)
+
+
+def _recording(batches: Iterator[pa.RecordBatch], errors: list[FunctionError]) -> Generator[pa.RecordBatch, None, None]:
+    """Yield batches, and record the error of a function: DuckDB would report it as a text with the user's values."""
+    try:
+        yield from batches
+    except FunctionError as error:
+        errors.append(error)
+        raise FunctionError(str(error)) from None

@@ -15,13 +15,14 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Or;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
 /** Conditions in DuckDB's SQL that may fail; see `NativeSql.condition` for conditions that must not. */
 final class NativeConditions {
     /** Returns the condition of a CASE, which DuckDB evaluates for the same rows as Spark. */
-    static String of(Expression condition) throws NativeSql.Declined {
+    static String of(Expression condition) throws Declined {
         check(condition);
         return NativeSql.of(condition);
     }
@@ -33,9 +34,9 @@ final class NativeConditions {
      * So if an operand may fail, all must fail for the same rows, as in a - b > 30 AND a - b < 60. A comparison is
      * skipped only if statistics decide it. A value that may overflow has none, so its comparison is always evaluated.
      */
-    static void check(Expression condition) throws NativeSql.Declined {
+    static void check(Expression condition) throws Declined {
         if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(condition)) && failingSubexpressions(condition) == null) {
-            throw new NativeSql.Declined("a condition that may fail");
+            throw new Declined("a condition that may fail");
         }
     }
 

@@ -4,6 +4,8 @@ import java.math.BigDecimal;
 
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
+
 /**
  * Quotients of decimals in DuckDB's SQL. DuckDB has no exact division of decimals, so their unscaled integers are divided.
  *
@@ -25,7 +27,7 @@ final class NativeDecimals {
     }
 
     /** Returns the decimal of an unscaled integer. */
-    static String ofUnscaled(String sql, DecimalType type) throws NativeSql.Declined {
+    static String ofUnscaled(String sql, DecimalType type) throws Declined {
         if (type.precision() + type.scale() + 1 > DecimalType.MAX_PRECISION()) {
             String unscaled = "lpad(CAST(abs(" + sql + ") AS VARCHAR), " + (type.precision() + 1) + ", '0')";
             int whole = type.precision() + 1 - type.scale();
@@ -39,7 +41,7 @@ final class NativeDecimals {
 
     /** Returns the quotient of two decimals: `ifZero` if the divisor is zero, and else null if an operand is null. */
     static String quotient(String dividend, DecimalType dividendType, String divisor, DecimalType divisorType, DecimalType resultType, String ifZero)
-            throws NativeSql.Declined {
+            throws Declined {
         String unscaledDivisor = unscaled(divisor, divisorType);
         return quotient(unscaled(dividend, dividendType), unscaledDivisor, resultType.scale() + divisorType.scale() - dividendType.scale(), resultType, ifZero,
                 DecimalType.MAX_SCALE() - 1 - resultType.scale() - Math.max(dividendType.scale() - divisorType.scale(), 0));
@@ -47,9 +49,9 @@ final class NativeDecimals {
 
     /** Returns (unscaled * 10^exponent) / unscaledDivisor; an error if the divisor has more than `maxDivisorDigits`. */
     private static String quotient(String unscaled, String unscaledDivisor, int exponent, DecimalType resultType, String ifZero, int maxDivisorDigits)
-            throws NativeSql.Declined {
+            throws Declined {
         if (exponent < 0 || maxDivisorDigits < 1) {
-            throw new NativeSql.Declined("a quotient of decimals that is rounded twice");
+            throw new Declined("a quotient of decimals that is rounded twice");
         }
         BigDecimal factor = BigDecimal.TEN.pow(exponent);
         String fitsBigint = "abs(" + unscaled + ") < " + BIGINT_BOUND.divideToIntegralValue(factor) + " AND abs(" + unscaledDivisor + ") < " + BIGINT_BOUND;
@@ -69,7 +71,7 @@ final class NativeDecimals {
     }
 
     /** Returns the average of decimals from their sum and count. */
-    static String mean(String sum, DecimalType sumType, String count, DecimalType resultType) throws NativeSql.Declined {
+    static String mean(String sum, DecimalType sumType, String count, DecimalType resultType) throws Declined {
         String nullResult = "CAST(NULL AS " + NativeTypes.nameOf(resultType) + ")";
         return quotient(unscaled(sum, sumType), "CAST(" + count + " AS HUGEINT)", resultType.scale() - sumType.scale(), resultType, nullResult,
                 DecimalType.MAX_SCALE() - 1 - resultType.scale() - sumType.scale());

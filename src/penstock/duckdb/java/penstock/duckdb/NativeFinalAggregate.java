@@ -1,7 +1,6 @@
 package penstock.duckdb;
 
 import java.util.List;
-import java.util.Locale;
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -10,16 +9,17 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
 /** A final aggregate after an exchange, in DuckDB's SQL: it merges the buffers of partial aggregates. */
 final class NativeFinalAggregate {
     /** Returns a query for a final aggregate; `rows` is a query for the rows of partial aggregates. */
-    static String of(BaseAggregateExec plan, String rows) throws NativeSql.Declined {
-        String groups = NativeLogicalAggregate.keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns");
+    static String of(BaseAggregateExec plan, String rows) throws Declined {
+        String groups = NativeLogicalAggregate.keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns", false);
         if (groups.isEmpty()) { // without groups, Spark returns a row even if no task has input rows
-            throw new NativeSql.Declined("an aggregate without groups");
+            throw new Declined("an aggregate without groups");
         }
         StringBuilder totals = new StringBuilder(groups);
         List<?> results = Catalyst.each(plan.aggregateAttributes());
@@ -27,7 +27,7 @@ final class NativeFinalAggregate {
         for (int i = 0; i < functions.size(); i++) {
             AggregateExpression expression = (AggregateExpression) functions.get(i);
             if (!expression.mode().toString().equals("Final") || expression.isDistinct()) {
-                throw new NativeSql.Declined("a distinct aggregate");
+                throw new Declined("a distinct aggregate");
             }
             totals.append(", ").append(total(expression.aggregateFunction())).append(" AS ")
                     .append(NativeSql.column((AttributeReference) results.get(i)));
@@ -36,7 +36,8 @@ final class NativeFinalAggregate {
         return "SELECT " + NativePart.selectList(plan.resultExpressions()) + " FROM (" + inner + ")";
     }
 
-    private static String total(AggregateFunction function) throws NativeSql.Declined {
+    private static String total(AggregateFunction function) throws Declined {
+        NativeTemplates.checkIncluded(function);
         String name = Catalyst.name(function);
         List<?> buffers = Catalyst.each(function.inputAggBufferAttributes());
         String firstBuffer = NativeSql.column((AttributeReference) buffers.get(0));
@@ -45,11 +46,14 @@ final class NativeFinalAggregate {
             return "CAST(sum(" + firstBuffer + ") AS BIGINT)";
         }
         if (function.children().size() != 1 || NumericTypes.overflowMode(function).equals("TRY")) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
-        if ((name.equals("Min") || name.equals("Max")) && !NumericTypes.isFloating(child.dataType())) {
-            return name.toLowerCase(Locale.ROOT) + "(" + firstBuffer + ")";
+        if (NativeLogicalAggregate.SIMPLE_FUNCTIONS.containsKey(name)) {
+            return NativeLogicalAggregate.SIMPLE_FUNCTIONS.get(name) + "(" + firstBuffer + ")";
+        }
+        if (name.equals("Sum") && NumericTypes.isFloating(child.dataType())) {
+            return "sum(" + firstBuffer + ")";
         }
         if (name.equals("Sum") && child.dataType() instanceof DecimalType && NumericTypes.isSummedExactly(child.dataType())) {
             String isEmpty = NativeSql.column((AttributeReference) buffers.get(1));
@@ -59,11 +63,11 @@ final class NativeFinalAggregate {
         if (name.equals("Sum") && NumericTypes.isInteger(child.dataType())) {
             return NativePartialAggregate.integerSum("", firstBuffer, "", false, NumericTypes.overflowMode(function));
         }
-        if (name.equals("Average") && NumericTypes.isInteger(child.dataType())) {
+        if (name.equals("Average") && !(child.dataType() instanceof DecimalType)) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            return "CASE WHEN count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR
-                    + " WHEN " + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
+            String tooMany = "count(*) > " + NativePartialAggregate.MAX_TASKS + " THEN " + NativePartialAggregate.ROUNDED_ERROR + " WHEN ";
+            return "CASE WHEN " + (Catalyst.name(child).equals("UnscaledValue") ? tooMany : "") + count + " = 0 THEN NULL ELSE sum(" + firstBuffer + ") / CAST(" + count + " AS DOUBLE) END";
         }
-        throw new NativeSql.Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
+        throw new Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }
 }

@@ -19,6 +19,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 
 /** The partition folders of a scanned table, their files, and the columns whose values are in the folder names. */
@@ -31,7 +32,7 @@ final class NativeFolders {
     }
 
     /** Checks that DuckDB supports the types of the partition columns. */
-    static void checkTypes(FileSourceScanExec scan) throws NativeSql.Declined {
+    static void checkTypes(FileSourceScanExec scan) throws Declined {
         for (Attribute column : Catalyst.each(scan.output())) {
             if (isPartitionColumn(scan, column)) {
                 NativeTypes.literal(null, column.dataType()); // declines other types
@@ -40,7 +41,7 @@ final class NativeFolders {
     }
 
     /** Checks that DuckDB supports the partition values that a scan reads. */
-    static void check(FileSourceScanExec scan) throws NativeSql.Declined {
+    static void check(FileSourceScanExec scan) throws Declined {
         if (!NativeScan.columns(scan, true).isEmpty()) { // the scan reads partition columns
             for (PartitionDirectory folder : partitionFolders(scan)) {
                 partitionValues(scan, folder.values());
@@ -49,7 +50,7 @@ final class NativeFolders {
     }
 
     /** Returns the values of the partition columns that a scan reads, as SQL and in the order of its output. */
-    static List<Object> partitionValues(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
+    static List<Object> partitionValues(FileSourceScanExec scan, InternalRow row) throws Declined {
         StructType schema = scan.relation().partitionSchema();
         List<Object> literals = new ArrayList<>();
         for (Attribute column : Catalyst.each(scan.output())) {
@@ -58,7 +59,7 @@ final class NativeFolders {
                 Object value = row.get(index, column.dataType());
                 if (value instanceof Decimal && ((Decimal) value).scale() != ((DecimalType) column.dataType()).scale()) {
                     // Spark keeps the scale of the folder name, but reads the value in the scale of the column.
-                    throw new NativeSql.Declined("a decimal folder name with another scale than its column");
+                    throw new Declined("a decimal folder name with another scale than its column");
                 }
                 literals.add(NativeTypes.literal(value, column.dataType()));
             }
@@ -67,14 +68,14 @@ final class NativeFolders {
     }
 
     /** Returns the nonempty files, not divided into splits: to list splits, a scan would broadcast settings. */
-    static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
+    static List<Object> files(FileSourceScanExec scan) throws Declined {
         Set<Object> folders = new HashSet<>();
         List<Object> files = new ArrayList<>();
         for (PartitionDirectory folder : partitionFolders(scan)) {
             List<Object> values = partitionValues(scan, folder.values());
             folders.add(values);
             if (folders.size() > MAX_FOLDERS) {
-                throw new NativeSql.Declined("more than " + MAX_FOLDERS + " folders of a table");
+                throw new Declined("more than " + MAX_FOLDERS + " folders of a table");
             }
             for (FileStatusWithMetadata file : Catalyst.each(folder.files().toSeq())) {
                 if (file.getLen() > 0) { // Spark skips empty files

@@ -17,10 +17,10 @@ import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.exchange.ArrowFile;
 import penstock.exchange.RelationRows;
 import penstock.plans.Catalyst;
-import penstock.plans.NumericTypes;
 
 /** A physical join in DuckDB's SQL. */
 final class NativeJoin {
@@ -34,7 +34,7 @@ final class NativeJoin {
     final boolean buildsLeft;
     private final BaseJoinExec join;
 
-    NativeJoin(SparkPlan plan) throws NativeSql.Declined {
+    NativeJoin(SparkPlan plan) throws Declined {
         join = (BaseJoinExec) plan;
         left = (SparkPlan) (Object) plan.children().head();
         right = (SparkPlan) (Object) plan.children().last();
@@ -45,14 +45,14 @@ final class NativeJoin {
             return;
         }
         if (broadcast.isNullAwareAntiJoin()) {
-            throw new NativeSql.Declined("NOT IN");
+            throw new Declined("NOT IN");
         }
         if (!(build instanceof BroadcastQueryStageExec)) {
-            throw new NativeSql.Declined("a broadcast that has not run");
+            throw new Declined("a broadcast that has not run");
         }
         Object relation = relation(build);
         if (!RelationRows.isSupported(relation) || ((HashedRelation) relation).estimatedSize() > MAX_RELATION_BYTES) {
-            throw new NativeSql.Declined("a large broadcast relation");
+            throw new Declined("a large broadcast relation");
         }
     }
 
@@ -65,26 +65,26 @@ final class NativeJoin {
     }
 
     /** Returns the join of the rows of two queries. */
-    String of(String leftRows, String rightRows) throws NativeSql.Declined {
+    String of(String leftRows, String rightRows) throws Declined {
         NativeSql.checkSides(left.output(), right.output());
         String columns = NativeSql.columns(((SparkPlan) join).output());
         return "SELECT " + (columns.isEmpty() ? "1 AS nothing" : columns) + " FROM (" + leftRows + ") AS l " + keywords()
                 + " (" + rightRows + ") AS r ON " + condition();
     }
 
-    private String keywords() throws NativeSql.Declined {
+    private String keywords() throws Declined {
         String joinType = join.joinType().toString();
         if (joinType.equals("Inner")) {
             return "JOIN";
         }
         boolean preservesBuild = joinType.equals("FullOuter") || (buildsLeft ? joinType.startsWith("Left") : joinType.equals("RightOuter"));
         if (build != null && preservesBuild) { // several tasks would return the same build row
-            throw new NativeSql.Declined("a join of the kind " + joinType);
+            throw new Declined("a join of the kind " + joinType);
         }
         return NativeLogicalJoin.keywords(joinType);
     }
 
-    private String condition() throws NativeSql.Declined {
+    private String condition() throws Declined {
         StringBuilder sql = new StringBuilder();
         List<?> leftKeys = Catalyst.each(join.leftKeys());
         List<?> rightKeys = Catalyst.each(join.rightKeys());
@@ -95,7 +95,7 @@ final class NativeJoin {
         for (Expression conjunct : Catalyst.conjuncts(join.condition())) {
             // DuckDB compares all pairs of rows by a `<>` or by a condition within a side, except in inner joins.
             if (!isInner && (conjunct instanceof Not || !comparesSides(conjunct, left.outputSet(), right.outputSet()))) {
-                throw new NativeSql.Declined("a condition of an outer join that does not compare its sides");
+                throw new Declined("a condition of an outer join that does not compare its sides");
             }
         }
         if (join.condition().isDefined()) {
@@ -105,14 +105,11 @@ final class NativeJoin {
     }
 
     /** Returns the condition of a semi join with the keys of a key set filter; the keys are in the table ``k``. */
-    static String keyCondition(Expression filter) throws NativeSql.Declined {
+    static String keyCondition(Expression filter) throws Declined {
         List<?> hashed = Catalyst.each(Catalyst.last(filter).children());
         StringBuilder sql = new StringBuilder();
         for (int i = 0; i < hashed.size(); i++) {
             Expression key = (Expression) hashed.get(i);
-            if (NumericTypes.isFloating(key.dataType())) {
-                throw new NativeSql.Declined("a comparison of floating-point numbers");
-            }
             sql.append(i == 0 ? "" : " AND ").append(NativeSql.condition(key)).append(" = k.k").append(i);
         }
         return sql.toString();

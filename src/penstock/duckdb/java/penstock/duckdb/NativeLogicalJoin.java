@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 
 /** Joins of an optimized plan in DuckDB's SQL; see `NativeQuery`. */
@@ -26,7 +27,7 @@ final class NativeLogicalJoin {
     }
 
     /** Returns the conjuncts of an inner join; `hasSingleRowSide` says whether a side has at most a single row. */
-    static List<String> ofInner(Join join, boolean hasSingleRowSide) throws NativeSql.Declined {
+    static List<String> ofInner(Join join, boolean hasSingleRowSide) throws Declined {
         List<String> conjuncts = new ArrayList<>();
         boolean hasEqualityOrSingleRow = hasSingleRowSide;
         for (Expression conjunct : Catalyst.conjuncts(join.condition())) {
@@ -37,7 +38,7 @@ final class NativeLogicalJoin {
             conjuncts.add(isEqual(conjunct) || !comparesSides || hasEquiJoin(join, conjunct) ? sql : "(CASE WHEN " + sql + " THEN TRUE ELSE FALSE END)");
         }
         if (!hasEqualityOrSingleRow) {
-            throw new NativeSql.Declined("a join without an equality condition");
+            throw new Declined("a join without an equality condition");
         }
         return conjuncts;
     }
@@ -67,7 +68,7 @@ final class NativeLogicalJoin {
     }
 
     /** Returns an outer, semi, anti or existence join of the rows of two queries. */
-    static String of(Join join, String left, String right) throws NativeSql.Declined {
+    static String of(Join join, String left, String right) throws Declined {
         NativeSql.checkSides(join.left().output(), join.right().output());
         List<?> conditions = Catalyst.conjuncts(join.condition());
         if (join.joinType().toString().equals("LeftAnti") && conditions.size() == 1 && isNotIn((Expression) conditions.get(0))) {
@@ -77,13 +78,13 @@ final class NativeLogicalJoin {
         StringBuilder sql = new StringBuilder();
         for (Object conjunct : conditions) {
             if (!comparesSides(join, (Expression) conjunct)) {
-                throw new NativeSql.Declined("a condition of an outer join that does not compare its sides");
+                throw new Declined("a condition of an outer join that does not compare its sides");
             }
             hasEquality |= isEqual(conjunct);
             sql.append(sql.length() == 0 ? "" : " AND ").append(condition((Expression) conjunct, true));
         }
         if (!hasEquality) {
-            throw new NativeSql.Declined("a join without an equality condition");
+            throw new Declined("a join without an equality condition");
         }
         if (join.joinType() instanceof ExistenceJoin) {
             String name = NativeSql.column((AttributeReference) ((ExistenceJoin) join.joinType()).exists());
@@ -101,7 +102,7 @@ final class NativeLogicalJoin {
         return condition instanceof EqualTo || condition instanceof EqualNullSafe;
     }
 
-    private static String notIn(Join join, Expression equality, String left, String right) throws NativeSql.Declined {
+    private static String notIn(Join join, Expression equality, String left, String right) throws Declined {
         Expression first = Catalyst.first(equality);
         NativeSql.checkKeys(first, Catalyst.last(equality));
         boolean isFirstOnLeft = first.references().subsetOf(join.left().outputSet());
@@ -117,7 +118,7 @@ final class NativeLogicalJoin {
                 && Catalyst.first(nullTest).semanticEquals(Catalyst.first(condition));
     }
 
-    private static String condition(Expression expression, boolean comparesSides) throws NativeSql.Declined {
+    private static String condition(Expression expression, boolean comparesSides) throws Declined {
         List<?> operands = Catalyst.each(expression.children());
         if (expression instanceof EqualTo && comparesSides) {
             return NativeSql.equal((Expression) operands.get(0), (Expression) operands.get(1));
@@ -131,13 +132,13 @@ final class NativeLogicalJoin {
     }
 
     /** Returns DuckDB's keywords of an outer, semi or anti join. */
-    static String keywords(String joinType) throws NativeSql.Declined {
+    static String keywords(String joinType) throws Declined {
         if (joinType.equals("LeftOuter") || joinType.equals("RightOuter") || joinType.equals("FullOuter")) {
             return joinType.substring(0, joinType.indexOf("Outer")).toUpperCase(java.util.Locale.ROOT) + " JOIN";
         }
         if (joinType.equals("LeftSemi") || joinType.equals("LeftAnti")) {
             return joinType.equals("LeftSemi") ? "SEMI JOIN" : "ANTI JOIN";
         }
-        throw new NativeSql.Declined("a join of the kind " + joinType);
+        throw new Declined("a join of the kind " + joinType);
     }
 }

@@ -18,7 +18,6 @@ import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
 import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
-import org.apache.spark.sql.execution.exchange.EnsureRequirements;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
@@ -28,6 +27,8 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
+import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.KeyRows;
 import penstock.plans.Catalyst;
@@ -47,6 +48,10 @@ final class NativePart {
     final List<Object> builds = new ArrayList<>();
     /** The numbers of the key sets that filter its rows; see `KeyRows`. */
     final List<Object> keySetNumbers = new ArrayList<>();
+    /** The calls of Python functions, in their order: the first reads the files or inputs, others the one before. */
+    final List<Object> functions = new ArrayList<>();
+    /** The operators of these calls. */
+    final List<Object> functionOperators = new ArrayList<>();
     /** Whether the part contains an aggregate. */
     boolean aggregates;
     /** The ids of the broadcasts that are joined above the visited operator. */
@@ -58,20 +63,20 @@ final class NativePart {
     /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
     private int droppingOperators;
 
-    NativePart(SparkPlan plan) throws NativeSql.Declined {
+    NativePart(SparkPlan plan) throws Declined {
         this(plan, "scan");
     }
 
     /** A part whose query reads the rows of its files as `scanName`. */
-    NativePart(SparkPlan plan, String scanName) throws NativeSql.Declined {
+    NativePart(SparkPlan plan, String scanName) throws Declined {
         this.plan = plan;
         this.scanName = scanName;
         sql = of(plan);
         if (scan != null && !inputs.isEmpty()) {
-            throw new NativeSql.Declined("files together with exchanged rows");
+            throw new Declined("files together with exchanged rows");
         }
         if (needsPartitioning) {
-            checkLayout();
+            NativeScatter.checkLayout(plan);
         }
     }
 
@@ -100,7 +105,7 @@ final class NativePart {
         return total;
     }
 
-    private String of(SparkPlan plan) throws NativeSql.Declined {
+    private String of(SparkPlan plan) throws Declined {
         SparkPlan materialized = materializedPlan(plan);
         if (materialized != null) {
             return withColumnsOf(plan, of(materialized), materialized);
@@ -108,7 +113,7 @@ final class NativePart {
         SparkPlan operator = unwrap(plan);
         if (operator instanceof FileSourceScanExec) {
             if (scan != null) {
-                throw new NativeSql.Declined("two tables");
+                throw new Declined("two tables");
             }
             scan = (FileSourceScanExec) operator;
             return NativeScan.sql(scan, scanName);
@@ -119,7 +124,7 @@ final class NativePart {
         }
         if (operator instanceof ProjectExec) {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
-                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+                throw new Declined("a value that may fail, of a row that may be dropped");
             }
             return "SELECT " + selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
@@ -147,11 +152,35 @@ final class NativePart {
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw operator instanceof Exchange ? new NativeSql.Declined(EXCHANGE_REASON) : NativeParts.unsupported(operator);
+        if (PythonFunctions.areIn(operator)) {
+            return called(new PythonFunctions(operator), Catalyst.onlyChild(operator));
+        }
+        throw operator instanceof Exchange ? new Declined(EXCHANGE_REASON) : Declined.operator(operator);
+    }
+
+    /** Adds a call of functions, and returns the query of its rows. The functions must be called for no other rows. */
+    private String called(PythonFunctions operator, SparkPlan child) throws Declined {
+        int outerOperators = droppingOperators;
+        List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
+        droppingOperators = 0;
+        joinedBroadcasts.clear();
+        List<Object> arguments = new ArrayList<>();
+        for (Object argument : operator.arguments) {
+            NativeTypes.nameOf(((Expression) argument).dataType());
+            arguments.add(NativeSql.of((Expression) argument));
+        }
+        List<Object> columns = operator.mapsRows || child.output().isEmpty() ? new ArrayList<>() : NativeParts.columns(child.output());
+        String name = "called_" + functions.size();
+        String rows = of(child);
+        functions.add(operator.call(name, columns, arguments, rows, NativeParts.columns(operator.results)));
+        functionOperators.add(operator);
+        droppingOperators = outerOperators;
+        joinedBroadcasts.addAll(joinedAbove);
+        return "SELECT * FROM " + name;
     }
 
     /** Returns the query of a plan whose rows the operator above may drop. */
-    private String ofDroppable(SparkPlan plan) throws NativeSql.Declined {
+    private String ofDroppable(SparkPlan plan) throws Declined {
         droppingOperators++;
         String rows = of(plan);
         droppingOperators--;
@@ -171,9 +200,9 @@ final class NativePart {
     }
 
     /** Renames the columns of `from` to those of `to`: a result that is read twice has different column ids. */
-    private static String withColumnsOf(SparkPlan to, String sql, SparkPlan from) throws NativeSql.Declined {
+    private static String withColumnsOf(SparkPlan to, String sql, SparkPlan from) throws Declined {
         if (to.output().size() != from.output().size()) {
-            throw new NativeSql.Declined("a result that is read with another number of columns");
+            throw new Declined("a result that is read with another number of columns");
         }
         return "SELECT * FROM (" + sql + ") AS t(" + NativeSql.columns(to.output()) + ")";
     }
@@ -184,14 +213,14 @@ final class NativePart {
         return operator instanceof SortExec ? ((SortExec) operator).child() : operator;
     }
 
-    private String broadcastJoin(NativeJoin join) throws NativeSql.Declined {
+    private String broadcastJoin(NativeJoin join) throws Declined {
         joinedBroadcasts.add(join.broadcastId());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
         return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
     }
 
-    static String selectList(Seq<NamedExpression> expressions) throws NativeSql.Declined {
+    static String selectList(Seq<NamedExpression> expressions) throws Declined {
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(expressions)) {
             NamedExpression expression = (NamedExpression) element;
@@ -202,7 +231,7 @@ final class NativePart {
     }
 
     /** Returns the rows that match a condition. A filter by a key set is skipped if the broadcast keys are joined above. */
-    private String filter(Expression condition, String rows) throws NativeSql.Declined {
+    private String filter(Expression condition, String rows) throws Declined {
         if (condition instanceof And) {
             return filter(((And) condition).right(), filter(((And) condition).left(), rows));
         }
@@ -216,31 +245,5 @@ final class NativePart {
         keySetNumbers.add(keySet.get(0));
         keySetRows += (Long) keySet.get(2);
         return "SELECT s.* FROM (" + rows + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
-    }
-
-    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
-    private void checkLayout() throws NativeSql.Declined {
-        boolean exchanges;
-        try {
-            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (Exception error) { // `CoalescedLayouts` throws an undeclared exception
-            exchanges = true;
-        }
-        if (exchanges) {
-            throw new NativeSql.Declined("rows that must be exchanged first");
-        }
-    }
-
-    private static boolean containsExchange(SparkPlan plan) {
-        if (plan instanceof Exchange) {
-            return true;
-        }
-        // The exchange below a `ColumnsToRows` has run already.
-        for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
-            if (containsExchange((SparkPlan) child)) {
-                return true;
-            }
-        }
-        return false;
     }
 }

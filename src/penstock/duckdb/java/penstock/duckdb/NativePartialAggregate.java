@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -16,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.DecimalType;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.NumericTypes;
 
@@ -33,22 +33,20 @@ final class NativePartialAggregate {
     private final String columns;
     private final String groupBy;
 
-    NativePartialAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
+    NativePartialAggregate(BaseAggregateExec plan) throws Declined {
         Map<Object, Object> sqlById = new HashMap<>();
         StringBuilder groupByClause = new StringBuilder();
         for (Object expression : Catalyst.each(plan.groupingExpressions())) {
             NamedExpression group = (NamedExpression) expression;
-            if (NumericTypes.isFloating(((Expression) expression).dataType())) {
-                throw new NativeSql.Declined("groups by floating-point numbers");
-            }
             String sql = NativeSql.of((Expression) expression);
             sqlById.put(group.exprId().id(), sql);
             groupByClause.append(groupByClause.length() == 0 ? " GROUP BY " : ", ").append(sql);
         }
         for (AggregateExpression function : Catalyst.each(plan.aggregateExpressions())) {
             if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
-                throw new NativeSql.Declined("a distinct aggregate");
+                throw new Declined("a distinct aggregate");
             }
+            NativeTemplates.checkIncluded(function.aggregateFunction());
             List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
             List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
             for (int i = 0; i < buffers.size(); i++) {
@@ -59,7 +57,7 @@ final class NativePartialAggregate {
         for (NamedExpression result : Catalyst.each(plan.resultExpressions())) {
             Object sql = result instanceof AttributeReference ? sqlById.get(result.exprId().id()) : null;
             if (sql == null) {
-                throw new NativeSql.Declined("an aggregate whose results are more than its groups and functions");
+                throw new Declined("an aggregate whose results are more than its groups and functions");
             }
             results.append(results.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
         }
@@ -73,7 +71,7 @@ final class NativePartialAggregate {
 
     /** Returns the SQL of each buffer of an aggregate function; a final aggregate merges them after the exchange. */
     private static List<String> buffers(AggregateFunction function, List<?> buffers, String filter)
-            throws NativeSql.Declined {
+            throws Declined {
         String name = Catalyst.name(function);
         List<Object> types = new ArrayList<>();
         for (Object buffer : buffers) {
@@ -82,19 +80,26 @@ final class NativePartialAggregate {
         if (name.equals("Count") && types.size() == 1) {
             return Arrays.asList(count(function, filter));
         }
+        if (NativeStatistics.isSupported(function)) {
+            return NativeStatistics.buffers(function, buffers, filter);
+        }
         if (function.children().size() != 1) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         Expression child = Catalyst.first(function);
         String sql = NativeSql.of(child);
         String type = NativeTypes.nameOf(child.dataType());
-        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !NumericTypes.isFloating(child.dataType())) {
-            return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + filter);
+        if (NativeLogicalAggregate.SIMPLE_FUNCTIONS.containsKey(name)) {
+            return Arrays.asList(NativeLogicalAggregate.SIMPLE_FUNCTIONS.get(name) + "(" + sql + ")" + filter);
         }
         if (!name.equals("Sum") && !name.equals("Average") || NumericTypes.overflowMode(function).equals("TRY")) {
-            throw new NativeSql.Declined("aggregate " + name);
+            throw new Declined("aggregate " + name);
         }
         String count = "count(" + sql + ")" + filter;
+        if (NumericTypes.isFloating(child.dataType())) {
+            String sum = floatingSum("", sql, filter);
+            return name.equals("Sum") ? Arrays.asList(sum) : Arrays.asList("coalesce(" + sum + ", 0)", count);
+        }
         if (child.dataType() instanceof DecimalType && types.size() == 2) {
             boolean fits = NumericTypes.isSummedExactly(child.dataType());
             String sum = sum("", sql, filter, (String) types.get(0), fits ? null : NativeTypes.largestSum(child.dataType()));
@@ -105,18 +110,18 @@ final class NativePartialAggregate {
             return Arrays.asList(integerSum("", sql, filter, NumericTypes.sumFitsLong(child), NumericTypes.overflowMode(function)));
         }
         if (name.equals("Average") && NumericTypes.isInteger(child.dataType()) && types.size() == 2) {
-            return Arrays.asList("coalesce(" + doubleSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
+            return Arrays.asList("coalesce(" + averagedSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
         }
-        throw new NativeSql.Declined("aggregate " + name + " of " + type);
+        throw new Declined("aggregate " + name + " of " + type);
     }
 
     /** Returns the FILTER clause of an aggregate function, which follows the call; empty without filter. */
-    static String filter(AggregateExpression function) throws NativeSql.Declined {
+    static String filter(AggregateExpression function) throws Declined {
         return function.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) function.filter().get()) + ")";
     }
 
     /** Returns the number of rows whose arguments are all not null. */
-    static String count(AggregateFunction function, String filter) throws NativeSql.Declined {
+    static String count(AggregateFunction function, String filter) throws Declined {
         StringBuilder allNotNull = new StringBuilder();
         for (Expression argument : Catalyst.each(function.children())) {
             allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition(argument)).append(" IS NOT NULL");
@@ -125,29 +130,45 @@ final class NativePartialAggregate {
     }
 
     /**
-     * Returns a sum of integers for an average, as a double.
+     * Returns a sum of numbers as a double.
      *
-     * Spark adds doubles. Above 2 to the 53rd, Spark rounds the sum after each row, so the sum depends on the order of
-     * the rows. So the result is an error if the sum of the absolute values (2 * positive - all) may exceed that bound.
+     * Both engines round the sum after each addition, so it depends on the order of the rows and of partial sums.
      *
      * @param distinct `DISTINCT ` or empty, as in the methods below
-     * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
      */
-    static String doubleSum(String distinct, String sql, String filter, Expression child, int tasks) {
-        String sum = "sum(" + distinct + sql + ")" + filter;
-        long maxAbsolute = maxAbsolute(child);
-        String mayBeRounded = tasks == 1 && maxAbsolute <= MAX_VALUE_TO_COUNT_ROWS
-                ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute
-                : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum + " > " + MAX_EXACT_DOUBLE / tasks;
-        return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";
+    static String floatingSum(String distinct, String sql, String filter) {
+        return distinct.isEmpty() ? "sum(CAST(" + sql + " AS DOUBLE))" + filter : "CAST(sum(" + distinct + sql + ")" + filter + " AS DOUBLE)";
     }
 
-    private static long maxAbsolute(Expression child) {
-        if (Catalyst.name(child).equals("UnscaledValue")) {
-            return (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
+    /**
+     * Returns a sum of numbers for an average, as a double.
+     *
+     * Spark adds doubles. If the sum of the absolute values (2 * positive - all) of integers exceeds 2 to the 53rd, it
+     * rounds the sum after each row. The rounding errors are small compared with the absolute values, so it is an error if
+     * the sum is less than half of these. Sums of many tasks must not cancel out either: all that may be negative or
+     * cancel out in a task must be less than a quarter of the bound, and a sum that may be rounded exceeds half of it. The
+     * average of the unscaled integers of decimals becomes a decimal, so it must be exact: it is an error if the sum may
+     * be rounded.
+     *
+     * @param tasks the maximum number of tasks whose sums are added up; each may reach its share of the bound
+     */
+    static String averagedSum(String distinct, String sql, String filter, Expression child, int tasks) {
+        if (NumericTypes.isFloating(child.dataType())) {
+            return floatingSum(distinct, sql, filter);
         }
-        int bits = 8 * child.dataType().defaultSize();
-        return bits == 64 ? Long.MAX_VALUE : 1L << bits - 1;
+        String sum = "sum(" + distinct + sql + ")" + filter;
+        String absolute = "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum;
+        if (!Catalyst.name(child).equals("UnscaledValue")) {
+            String mayCancel = tasks == 1 ? absolute + " > " + MAX_EXACT_DOUBLE + " AND 2 * abs(" + sum + ") < " + absolute
+                    : absolute + " > " + MAX_EXACT_DOUBLE / tasks / 4 + " AND 2 * " + sum + " < " + absolute;
+            return "CASE WHEN " + mayCancel + " THEN error('an average of large numbers that cancel out') ELSE " + floatingSum(distinct, sql, filter) + " END";
+        }
+        String mayBeRounded = absolute + " > " + MAX_EXACT_DOUBLE / tasks;
+        long maxAbsolute = (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
+        if (tasks == 1 && maxAbsolute <= MAX_VALUE_TO_COUNT_ROWS) {
+            mayBeRounded = "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / maxAbsolute;
+        }
+        return "CAST(CASE WHEN " + mayBeRounded + " THEN " + ROUNDED_ERROR + " ELSE " + sum + " END AS DOUBLE)";
     }
 
     /** Returns a sum of decimals, an error if the sum of their absolute values exceeds the bound; null means no bound. */

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -22,17 +23,27 @@ import org.apache.spark.sql.types.DecimalType;
 import scala.collection.immutable.Seq;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.PythonFunctions;
 import penstock.exchange.ColumnsToRows;
 import penstock.exchange.ScanMetrics;
 import penstock.plans.Catalyst;
 
 /** Finds the parts of a physical plan that DuckDB can run; see `duckdb/parts.py`. */
 public final class NativeParts {
-    /** Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns. */
-    public Answer find(SparkPlan plan) throws JsonProcessingException {
+    /**
+     * Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns.
+     *
+     * @param excluded names of expressions that Spark must compute, in lower case
+     * @param onlyWithFunctions whether to skip plans without Python functions
+     */
+    public Answer find(SparkPlan plan, List<?> excluded, boolean onlyWithFunctions) throws JsonProcessingException {
+        NativeTemplates.exclude(excluded);
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
-        visit(plan, null, facts, handles);
+        if (!onlyWithFunctions || PythonFunctions.areBelow(plan)) {
+            visit(plan, null, facts, handles);
+        }
         return Answer.of(facts, handles);
     }
 
@@ -47,7 +58,7 @@ public final class NativeParts {
                 addDeclined(aboveReason == null ? "nothing is computed from it" : aboveReason, "", facts, plan, handles);
             }
             return;
-        } catch (NativeSql.Declined declined) {
+        } catch (Declined declined) {
             reason = declined.getMessage();
             if (plan instanceof FileSourceScanExec) {
                 addDeclined(reason, NativeScan.table((FileSourceScanExec) plan), facts, plan, handles);
@@ -74,16 +85,9 @@ public final class NativeParts {
             partFacts.put("scatter", scatter);
             add(partFacts, plan instanceof ShuffleExchangeExec ? plan : null, facts, child, handles);
             return true;
-        } catch (NativeSql.Declined declined) {
+        } catch (Declined declined) {
             return false;
         }
-    }
-
-    /** Returns the exception for an operator that is not supported. */
-    static NativeSql.Declined unsupported(Object operator) {
-        String name = Catalyst.name(operator);
-        boolean isPython = name.contains("Python") || name.contains("Arrow") || name.contains("Pandas");
-        return new NativeSql.Declined((isPython ? "a Python function, " : "") + "operator " + name);
     }
 
     private static void addDeclined(String reason, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
@@ -98,7 +102,7 @@ public final class NativeParts {
         handles.add(exchange == null ? node : exchange);
     }
 
-    private static Map<String, Object> facts(NativePart part, String aboveReason) throws NativeSql.Declined {
+    private static Map<String, Object> facts(NativePart part, String aboveReason) throws Declined {
         FileSourceScanExec scan = part.scan;
         if (scan != null) {
             NativeFolders.check(scan);
@@ -111,28 +115,30 @@ public final class NativeParts {
         return Answer.facts("sql", part.sql, "columns", columns, "inputs", inputs,
                 "read_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, false),
                 "partition_columns", scan == null ? new ArrayList<Object>() : NativeScan.columns(scan, true),
+                "compared_columns", scan == null ? Answer.facts() : NativeScan.comparedColumns(scan),
                 "table", scan == null ? "" : NativeScan.table(scan), "rebase_mode", scan == null ? "CORRECTED" : NativeScan.rebaseMode(scan),
                 "aggregates", part.aggregates, "build_count", part.builds.size(), "key_set_numbers", part.keySetNumbers,
-                "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason);
+                "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason,
+                "functions", part.functions);
     }
 
-    static List<Object> columns(Seq<Attribute> output) throws NativeSql.Declined {
+    static List<Object> columns(Seq<Attribute> output) throws Declined {
         List<Object> columns = new ArrayList<>();
         Set<Object> names = new HashSet<>();
         for (Attribute column : Catalyst.each(output)) {
             if (!names.add(NativeSql.column(column))) {
-                throw new NativeSql.Declined("a column that occurs twice");
+                throw new Declined("a column that occurs twice");
             }
             columns.add(Answer.facts("name", NativeSql.column(column), "type", Catalyst.type(column)));
         }
         if (columns.isEmpty()) {
-            throw new NativeSql.Declined("a plan without columns");
+            throw new Declined("a plan without columns");
         }
         return columns;
     }
 
     /** Returns the inputs of a part, each an RDD of rows with a routing number and a batch of columns. */
-    public List<Object> inputs(SparkPlan root) throws NativeSql.Declined {
+    public List<Object> inputs(SparkPlan root) throws Declined {
         List<Object> inputs = new ArrayList<>();
         for (Object input : new NativePart(root).inputs) {
             inputs.add(((ColumnsToRows) input).child().execute());
@@ -140,18 +146,23 @@ public final class NativeParts {
         return inputs;
     }
 
+    /** Returns the function of an operator with the broadcast variables of the Python functions of a part. */
+    public Object withVariables(PythonUDF function, SparkPlan root) throws Declined {
+        return PythonFunctions.withVariables(function, new NativePart(root).functionOperators);
+    }
+
     /** Returns an RDD with a row per task: the JSON list of the file ranges that the task reads. */
-    public Object tasks(SparkPlan root) throws JsonProcessingException, NativeSql.Declined {
+    public Object tasks(SparkPlan root) throws JsonProcessingException, Declined {
         return NativeScan.tasks(new NativePart(root).scan);
     }
 
     /** Records that a leaf of an executed plan replaces the scan of a part, and how many rows its tasks have read. */
-    public void recordScan(SparkPlan leaf, SparkPlan root, long rows) throws NativeSql.Declined {
+    public void recordScan(SparkPlan leaf, SparkPlan root, long rows) throws Declined {
         ScanMetrics.record(leaf, new NativePart(root).scan, rows);
     }
 
     /** Returns a sample of the tasks of a part as JSON; see `NativeScan.sample`. */
-    public String sample(SparkPlan root, int count) throws JsonProcessingException, NativeSql.Declined {
+    public String sample(SparkPlan root, int count) throws JsonProcessingException, Declined {
         return NativeScan.sample(new NativePart(root).scan, count);
     }
 

@@ -34,8 +34,11 @@ public final class NativeQueries implements Predicate<Object> {
      * Returns the normalized plan, and its maximal parts that save an exchange, each as a DuckDB query.
      *
      * The facts describe the parts, and why others are declined. The handles are the plan and the roots of the parts.
+     *
+     * @param excluded names of expressions that Spark must compute, in lower case
      */
-    public Answer find(LogicalPlan plan, SparkSession session) throws JsonProcessingException {
+    public Answer find(LogicalPlan plan, SparkSession session, List<?> excluded) throws JsonProcessingException {
+        NativeTemplates.exclude(excluded);
         LogicalPlan normalized = NativeNormalization.of(plan);
         NativeSearch search = new NativeSearch(normalized, session.sessionState().planner());
         List<Object> handles = new ArrayList<>();
@@ -62,6 +65,7 @@ public final class NativeQueries implements Predicate<Object> {
     @Override
     public boolean test(Object plan) {
         Option<?> session = SparkSession.getActiveSession();
+        NativeTemplates.exclude(new ArrayList<Object>()); // a job computes the excluded expressions in Spark
         try {
             NativeSearch search = new NativeSearch(NativeNormalization.of((LogicalPlan) plan),
                     ((SparkSession) session.get()).sessionState().planner());

@@ -26,6 +26,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.immutable.Seq;
 
 import penstock.delegation.DelegationRule;
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
@@ -42,7 +43,7 @@ final class NativeQuery {
     private int droppingOperators;
     private final SparkPlanner planner;
 
-    NativeQuery(LogicalPlan plan, SparkPlanner planner) throws NativeSql.Declined {
+    NativeQuery(LogicalPlan plan, SparkPlanner planner) throws Declined {
         this.plan = plan;
         this.planner = planner;
         results = new NativeResults(this, plan);
@@ -67,7 +68,7 @@ final class NativeQuery {
     }
 
     /** Returns adjacent inner joins as a flat list with all conditions: DuckDB chooses the join order. */
-    private String innerJoin(Join join) throws NativeSql.Declined {
+    private String innerJoin(Join join) throws Declined {
         List<Object> sides = new ArrayList<>();
         List<String> conditions = new ArrayList<>();
         addSides(join, sides, conditions);
@@ -79,7 +80,7 @@ final class NativeQuery {
         return "SELECT " + columns(join) + " FROM " + from + where;
     }
 
-    private void addSides(LogicalPlan plan, List<Object> sides, List<String> conditions) throws NativeSql.Declined {
+    private void addSides(LogicalPlan plan, List<Object> sides, List<String> conditions) throws Declined {
         if (plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)) {
             Join join = (Join) plan;
             NativeSql.checkSides(join.left().output(), join.right().output());
@@ -103,13 +104,13 @@ final class NativeQuery {
     }
 
     /** Returns the query of a plan. It reads the intermediate result of the plan, if there is one. */
-    String of(LogicalPlan plan) throws NativeSql.Declined {
+    String of(LogicalPlan plan) throws Declined {
         String name = results.name(plan, droppingOperators > 0);
         return name == null ? rows(plan) : withColumnsOf(plan, name);
     }
 
     /** Returns the query of a plan that DuckDB materializes first: no operator above can drop its rows unchecked. */
-    String separately(LogicalPlan plan, boolean isScalar) throws NativeSql.Declined {
+    String separately(LogicalPlan plan, boolean isScalar) throws Declined {
         int outerOperators = droppingOperators;
         droppingOperators = 0;
         String sql = isScalar ? of(plan) : rows(plan);
@@ -118,7 +119,7 @@ final class NativeQuery {
     }
 
     /** Returns the query of a plan whose rows the operator above may drop, before or after computing values. */
-    private String ofDroppable(LogicalPlan plan) throws NativeSql.Declined {
+    private String ofDroppable(LogicalPlan plan) throws Declined {
         droppingOperators++;
         String rows = of(plan);
         droppingOperators--;
@@ -126,21 +127,21 @@ final class NativeQuery {
     }
 
     /** Returns a condition. If it may fail, it must not be an AND or below a dropping operator: DuckDB may skip it. */
-    private String condition(Expression condition) throws NativeSql.Declined {
+    private String condition(Expression condition) throws Declined {
         Expression required = NativeConditions.withoutRedundantNotNull(condition);
         return droppingOperators > 0 || required instanceof And ? NativeSql.condition(condition) : NativeSql.of(required);
     }
 
     /** Checks that no value of a droppable row fails: Spark computes the value, DuckDB possibly not. */
-    private void checkSafe(Seq<?> values) throws NativeSql.Declined {
+    private void checkSafe(Seq<?> values) throws Declined {
         for (Object value : Catalyst.each(values)) {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(NativeResults.withoutSubqueries((Expression) value))) {
-                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+                throw new Declined("a value that may fail, of a row that may be dropped");
             }
         }
     }
 
-    private String rows(LogicalPlan plan) throws NativeSql.Declined { // `of` may read an intermediate result instead
+    private String rows(LogicalPlan plan) throws Declined { // `of` may read an intermediate result instead
         if (isScan(plan)) {
             return scan(plan);
         }
@@ -190,27 +191,27 @@ final class NativeQuery {
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
-        throw NativeParts.unsupported(plan);
+        throw Declined.operator(plan);
     }
 
     /** Renames the columns of rows to those of a plan. */
-    private static String withColumnsOf(LogicalPlan plan, String rows) throws NativeSql.Declined {
+    private static String withColumnsOf(LogicalPlan plan, String rows) throws Declined {
         return "SELECT * FROM " + rows + " AS t(" + columns(plan) + ")";
     }
 
-    private static String columns(LogicalPlan plan) throws NativeSql.Declined {
+    private static String columns(LogicalPlan plan) throws Declined {
         if (plan.output().isEmpty()) {
-            throw new NativeSql.Declined("a plan without columns");
+            throw new Declined("a plan without columns");
         }
         return NativeSql.columns(plan.output());
     }
 
-    private static void checkTypes(LogicalPlan child, LogicalPlan union) throws NativeSql.Declined {
+    private static void checkTypes(LogicalPlan child, LogicalPlan union) throws Declined {
         List<?> childColumns = Catalyst.each(child.output());
         List<?> unionColumns = Catalyst.each(union.output());
         for (int i = 0; i < childColumns.size(); i++) {
             if (!Catalyst.type((Expression) childColumns.get(i)).equals(Catalyst.type((Expression) unionColumns.get(i)))) {
-                throw new NativeSql.Declined("a union of different types");
+                throw new Declined("a union of different types");
             }
         }
     }
@@ -223,7 +224,7 @@ final class NativeQuery {
         return plan instanceof LogicalRelation;
     }
 
-    private String scan(LogicalPlan plan) throws NativeSql.Declined {
+    private String scan(LogicalPlan plan) throws Declined {
         for (LogicalPlan projection = plan; projection instanceof Project; projection = ((Project) projection).child()) {
             checkSafe(((Project) projection).projectList()); // the optimizer leaves no failing values below a filter
         }

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
@@ -62,7 +63,7 @@ final class NativeResults {
     }
 
     /** Translates a plan, and adds the subqueries of its expressions to these results. */
-    String translate(LogicalPlan plan) throws NativeSql.Declined {
+    String translate(LogicalPlan plan) throws Declined {
         TRANSLATING.set(this);
         try {
             return query.of(plan);
@@ -77,7 +78,7 @@ final class NativeResults {
      * A repeated aggregate is computed once. An aggregate or window with values that may fail is computed separately if an
      * operator above may drop its rows: Spark computes the values of all rows.
      */
-    String name(LogicalPlan plan, boolean isDroppable) throws NativeSql.Declined {
+    String name(LogicalPlan plan, boolean isDroppable) throws Declined {
         boolean isRepeated = NativeQuery.isAggregate(plan) && aggregateNames.get(plan.canonicalized()) != null;
         boolean isAggregateOrWindow = NativeQuery.isAggregate(plan) || plan instanceof Window;
         return isRepeated || isDroppable && isAggregateOrWindow && !cannotFail(plan) ? result(plan, false) : null;
@@ -95,7 +96,7 @@ final class NativeResults {
     }
 
     /** Returns the name of a plan's result; adds the result if it does not exist. */
-    private String result(LogicalPlan plan, boolean isScalar) throws NativeSql.Declined {
+    private String result(LogicalPlan plan, boolean isScalar) throws Declined {
         Map<Object, Object> names = isScalar ? subqueryNames : aggregateNames;
         Object key = plan.canonicalized();
         if (names.get(key) == null || names.get(key).equals("")) {
@@ -112,27 +113,27 @@ final class NativeResults {
      *
      * As in Spark, the subquery is computed even if no row uses the value, so that its errors are raised.
      */
-    static String value(ScalarSubquery subquery) throws NativeSql.Declined {
+    static String value(ScalarSubquery subquery) throws Declined {
         NativeResults results = (NativeResults) TRANSLATING.get();
         if (results == null || subquery.isCorrelated()) {
-            throw new NativeSql.Declined("a subquery");
+            throw new Declined("a subquery");
         }
         return "(SELECT * FROM " + results.result(NativeNormalization.of(subquery.plan()), true) + ")";
     }
 
     /** Returns a field of a subquery that Spark has merged from several subqueries over the same rows. */
-    static String field(GetStructField field) throws NativeSql.Declined {
+    static String field(GetStructField field) throws Declined {
         NativeResults results = (NativeResults) TRANSLATING.get();
         ScalarSubquery subquery = field.child() instanceof ScalarSubquery ? (ScalarSubquery) field.child() : null;
         Project projection = subquery != null && subquery.plan() instanceof Project ? (Project) subquery.plan() : null;
         Object struct = projection != null && projection.projectList().size() == 1 ? Catalyst.first((Expression) projection.projectList().head()) : null;
         if (!(struct instanceof CreateNamedStruct) || results == null || subquery.isCorrelated()) {
-            throw new NativeSql.Declined("a field of a struct");
+            throw new Declined("a field of a struct");
         }
         return results.field(projection, (CreateNamedStruct) struct, field.ordinal());
     }
 
-    private String field(Project projection, CreateNamedStruct struct, int index) throws NativeSql.Declined {
+    private String field(Project projection, CreateNamedStruct struct, int index) throws Declined {
         Object key = projection.canonicalized();
         if (!fieldPlans.containsKey(key)) {
             List<NamedExpression> columns = new ArrayList<>();

@@ -10,19 +10,24 @@ import org.apache.spark.sql.catalyst.plans.physical.Distribution;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.exchange.EnsureRequirements;
+import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
+import scala.Option;
 import scala.collection.immutable.Seq;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
+import penstock.exchange.ColumnsToRows;
 import penstock.plans.Catalyst;
 
-/** The hash partitioning of rows that are exchanged as columns; see `worker/scatter.py`. */
+/** Exchanges: those that a part needs below it, and the hash partitioning of columns (`worker/scatter.py`). */
 final class NativeScatter {
     /** The types that the Python worker (`worker/scatter.py`) hashes as Spark does; it also hashes short decimals. */
-    private static final List<String> HASHED_BY_WORKER = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
+    private static final List<String> HASHED_BY_WORKER = Arrays.asList("boolean tinyint smallint int bigint date float double timestamp timestamp_ntz".split(" "));
     /** Decimals up to this precision are hashed as longs. */
     private static final int MAX_LONG_DIGITS = 18;
 
@@ -65,5 +70,31 @@ final class NativeScatter {
 
     private static boolean isHashedByWorker(DataType type) {
         return type instanceof DecimalType ? ((DecimalType) type).precision() <= MAX_LONG_DIGITS : HASHED_BY_WORKER.contains(type.catalogString());
+    }
+
+    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
+    static void checkLayout(SparkPlan plan) throws Declined {
+        boolean exchanges;
+        try {
+            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
+        } catch (Exception error) { // `CoalescedLayouts` throws an undeclared exception
+            exchanges = true;
+        }
+        if (exchanges) {
+            throw new Declined("rows that must be exchanged first");
+        }
+    }
+
+    private static boolean containsExchange(SparkPlan plan) {
+        if (plan instanceof Exchange) {
+            return true;
+        }
+        // The exchange below a `ColumnsToRows` has run already.
+        for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
+            if (containsExchange((SparkPlan) child)) {
+                return true;
+            }
+        }
+        return false;
     }
 }

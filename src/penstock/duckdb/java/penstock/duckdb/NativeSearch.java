@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlanner;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 
 /** Searches a plan top-down for maximal parts that DuckDB can compute with a single query each. */
@@ -49,7 +50,7 @@ final class NativeSearch {
         try {
             for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
                 if (node instanceof Join && !((Join) node).hint().equals(JoinHint.NONE())) {
-                    throw new NativeSql.Declined("a join hint");
+                    throw new Declined("a join hint");
                 }
             }
             NativeQuery query = new NativeQuery(plan, planner);
@@ -59,7 +60,7 @@ final class NativeSearch {
                 roots.add(plan);
                 return;
             }
-        } catch (NativeSql.Declined declined) {
+        } catch (Declined declined) {
             (isFinal ? finalReasons : declinedReasons).add(declined.getMessage());
         }
         for (LogicalPlan child : Catalyst.each(plan.children())) {
@@ -70,7 +71,7 @@ final class NativeSearch {
         }
     }
 
-    private static Map<String, Object> facts(NativeQuery query) throws NativeSql.Declined, JsonProcessingException {
+    private static Map<String, Object> facts(NativeQuery query) throws Declined, JsonProcessingException {
         Map<String, Object> facts = Answer.facts("sql", query.sql, "results", query.results.namedResults,
                 "columns", NativeParts.columns(query.plan.output()));
         List<Object> tables = new ArrayList<>();
@@ -78,7 +79,7 @@ final class NativeSearch {
             FileSourceScanExec scan = (FileSourceScanExec) element;
             tables.add(Answer.facts("name", NativeScan.table(scan), "read_columns", NativeScan.columns(scan, false),
                     "partition_columns", NativeScan.columns(scan, true), "rebase_mode", NativeScan.rebaseMode(scan),
-                    "files", NativeFolders.files(scan)));
+                    "compared_columns", NativeScan.comparedColumns(scan), "files", NativeFolders.files(scan)));
         }
         facts.put("tables", tables);
         return facts;

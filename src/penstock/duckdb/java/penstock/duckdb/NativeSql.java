@@ -3,7 +3,6 @@ package penstock.duckdb;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -13,6 +12,8 @@ import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.If;
+import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Or;
@@ -21,9 +22,9 @@ import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
-import penstock.plans.NumericTypes;
 
 /**
  * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
@@ -31,21 +32,10 @@ import penstock.plans.NumericTypes;
  * An overflow is an error in DuckDB. Spark then computes all rows, with its own result of an overflow.
  */
 final class NativeSql {
-    static final Map<String, Object> OPERATORS = Catalyst.pairs("And AND Or OR EqualTo = LessThan < LessThanOrEqual <= "
-            + "GreaterThan > GreaterThanOrEqual >= Add + Subtract - Multiply *");
     /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
     private static final int MAX_LIST_VALUES = 10_000;
     /** Maximum characters of an expression: casts and quotients repeat their operands. Planning a million takes 3 s. */
-    private static final int MAX_CHARACTERS = 50_000;
-
-    /** Thrown if an expression or plan is not supported, with the reason. */
-    static final class Declined extends Exception {
-        private static final long serialVersionUID = 1L;
-
-        Declined(String reason) {
-            super(reason);
-        }
-    }
+    private static final int MAX_CHARACTERS = 100_000;
 
     static String column(Attribute column) throws Declined {
         NativeTypes.nameOf(column.dataType());
@@ -86,20 +76,33 @@ final class NativeSql {
     }
 
     private static String translate(Expression expression) throws Declined {
-        String type = NativeTypes.nameOf(expression.dataType());
+        NativeTypes.nameOf(expression.dataType());
         String name = Catalyst.name(expression);
         List<?> children = Catalyst.each(expression.children());
+        NativeTemplates.checkIncluded(expression);
         if (expression instanceof AttributeReference) {
             return column((AttributeReference) expression);
         }
         if (expression instanceof Literal) {
             return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
+        if (expression instanceof And || expression instanceof Or || expression instanceof In) {
+            NativeConditions.check(expression);
+        }
+        String sql = NativeTemplates.of(expression);
+        sql = sql == null ? NativeTimes.of(expression) : sql;
+        if (sql != null) {
+            return sql;
+        }
         if (expression instanceof Cast) {
             return NativeCasts.of((Cast) expression, at(children, 0));
         }
         if (expression instanceof InSet) {
             return inSet((InSet) expression);
+        }
+        if (expression instanceof In) {
+            checkSameTypes(children);
+            return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size()), ", ") + "))";
         }
         if (expression instanceof CaseWhen) {
             return caseWhen((CaseWhen) expression);
@@ -113,45 +116,19 @@ final class NativeSql {
         if (expression instanceof BinaryArithmetic) {
             return NativeArithmetic.of((BinaryArithmetic) expression);
         }
-        if (expression instanceof And || expression instanceof Or) {
-            NativeConditions.check(expression);
-        }
-        if (OPERATORS.containsKey(name)) {
-            checkOrdered(children);
-            return "(" + at(children, 0) + " " + OPERATORS.get(name) + " " + at(children, 1) + ")";
-        }
-        if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
-            return at(children, 0);
-        }
-        if (name.equals("Not")) {
-            return "(NOT " + at(children, 0) + ")";
-        }
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
             // If a file's statistics exclude nulls of a column, DuckDB does not evaluate expressions of the column.
             return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
-        if (name.equals("EqualNullSafe")) {
-            checkComparable(children);
-            return "(" + at(children, 0) + " IS NOT DISTINCT FROM " + at(children, 1) + ")";
-        }
-        if (name.equals("In")) {
-            NativeConditions.check(expression);
-            checkComparable(children);
-            return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size())) + "))";
-        }
-        if (name.equals("Coalesce")) {
-            checkSameTypes(children);
-            return "coalesce(" + list(children) + ")";
-        }
-        if (name.equals("If")) {
+        if (expression instanceof If) {
             checkSameTypes(children.subList(1, 3));
             return "(CASE WHEN " + NativeConditions.of((Expression) children.get(0)) + " THEN " + at(children, 1) + " ELSE " + at(children, 2) + " END)";
         }
-        return NativeFunctions.of(expression, children);
+        return NativeFunctions.of(expression);
     }
 
     static void checkKeys(Expression left, Expression right) throws Declined {
-        checkComparable(Arrays.<Object>asList(left, right));
+        checkSameTypes(Arrays.<Object>asList(left, right));
         if (!ExpressionSafety.cannotFail(left) || !ExpressionSafety.cannotFail(right)) {
             throw new Declined("a key that may fail");
         }
@@ -175,35 +152,15 @@ final class NativeSql {
         return of((Expression) expressions.get(index));
     }
 
-    static String list(List<?> expressions) throws Declined {
+    static String list(List<?> expressions, String separator) throws Declined {
         if (expressions.size() > MAX_LIST_VALUES) {
             throw new Declined("a list of " + expressions.size() + " values");
         }
         StringBuilder sql = new StringBuilder();
         for (int i = 0; i < expressions.size(); i++) {
-            sql.append(i == 0 ? "" : ", ").append(at(expressions, i));
+            sql.append(i == 0 ? "" : separator).append(at(expressions, i));
         }
         return sql.toString();
-    }
-
-    /** Checks operands. Declines floating-point values of floating-point columns, as file statistics ignore NaN. */
-    private static void checkOrdered(List<?> values) throws Declined {
-        for (Object value : values) {
-            for (Expression column : Catalyst.each(((Expression) value).references().toSeq())) {
-                if (NumericTypes.isFloating(column.dataType())) {
-                    checkComparable(values);
-                }
-            }
-        }
-        checkSameTypes(values);
-    }
-
-    /** Checks that values can be compared. Floating-point values cannot, as file statistics ignore NaN. */
-    private static void checkComparable(List<?> values) throws Declined {
-        checkSameTypes(values);
-        if (NumericTypes.isFloating(((Expression) values.get(0)).dataType())) {
-            throw new Declined("a comparison of floating-point numbers");
-        }
     }
 
     static void checkSameTypes(List<?> values) throws Declined {
@@ -217,7 +174,6 @@ final class NativeSql {
 
     private static String inSet(InSet in) throws Declined {
         List<?> values = Catalyst.each(in.hset().toSeq());
-        checkComparable(Catalyst.each(in.children()));
         if (values.size() > MAX_LIST_VALUES || values.isEmpty()) {
             throw new Declined("a list of " + values.size() + " values");
         }

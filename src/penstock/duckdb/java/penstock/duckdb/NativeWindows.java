@@ -1,5 +1,6 @@
 package penstock.duckdb;
 
+import java.util.Arrays;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -13,49 +14,102 @@ import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
+import scala.Product;
 import scala.collection.immutable.Seq;
 
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
-import penstock.plans.NumericTypes;
 
 /** Window functions, and the first rows in a sort order (top N), in DuckDB's SQL; see `NativeQuery`. */
 final class NativeWindows {
     private static final Map<String, Object> RANKS = Catalyst.pairs("RowNumber row_number() Rank rank() DenseRank dense_rank()");
+    private static final Map<String, Object> SHARES = Catalyst.pairs("PercentRank percent_rank() CumeDist cume_dist()");
+    private static final Map<String, Object> OFFSETS = Catalyst.pairs("Lead lead Lag lag");
+    private static final Map<String, Object> FRAME_VALUES = Catalyst.pairs("First first_value Last last_value NthValue nth_value");
 
-    static String of(Window plan, String rows) throws NativeSql.Declined {
+    static String of(Window plan, String rows) throws Declined {
         StringBuilder sql = new StringBuilder("SELECT *");
         for (Object element : Catalyst.each(plan.windowExpressions())) {
             Alias alias = (Alias) element;
             if (!(alias.child() instanceof WindowExpression)) {
-                throw new NativeSql.Declined("an expression with window functions");
+                throw new Declined("an expression with window functions");
             }
             WindowExpression expression = (WindowExpression) alias.child();
-            String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns");
+            String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
             String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orderBy(plan.orderSpec()) + frame(expression) + ")";
             sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
         }
         return sql + " FROM (" + rows + ")";
     }
 
-    private static String value(Expression function, String over) throws NativeSql.Declined {
+    private static String value(Expression function, String over) throws Declined {
         String name = Catalyst.name(function);
         if (RANKS.containsKey(name)) {
             return "CAST(" + RANKS.get(name) + over + " AS INTEGER)";
         }
+        if (SHARES.containsKey(name)) {
+            return SHARES.get(name) + over;
+        }
+        if (name.equals("NTile")) {
+            return "CAST(ntile(" + positiveLiteral(Catalyst.first(function)) + ")" + over + " AS INTEGER)";
+        }
+        if (OFFSETS.containsKey(name)) {
+            return OFFSETS.get(name) + "(" + offsetArguments(function) + ")" + over;
+        }
+        String frameValue = frameValue(function, over);
+        if (frameValue != null) {
+            return frameValue;
+        }
         if (!(function instanceof AggregateExpression) || !((AggregateExpression) function).filter().isEmpty()
                 || ((AggregateExpression) function).isDistinct()) {
-            throw new NativeSql.Declined("window function " + name);
+            throw new Declined("window function " + name);
         }
         return NativeLogicalAggregate.of((AggregateExpression) function, over);
     }
 
-    static String orderBy(Seq<SortOrder> orders) throws NativeSql.Declined {
+    /** Returns the value, offset and default of `lead` or `lag`. */
+    private static String offsetArguments(Expression function) throws Declined {
+        Expression value = (Expression) ((Product) function).productElement(0);
+        Object offset = ((Product) function).productElement(1);
+        Expression defaultValue = (Expression) ((Product) function).productElement(2);
+        boolean isConstant = offset instanceof Literal && ((Literal) offset).value() instanceof Integer && defaultValue instanceof Literal;
+        if (!isConstant || Boolean.TRUE.equals(((Product) function).productElement(3))) {
+            throw new Declined("an offset or default that is not constant, or an offset that skips nulls");
+        }
+        NativeSql.checkSameTypes(Arrays.<Object>asList(value, defaultValue));
+        return NativeSql.of(value) + ", " + ((Literal) offset).value() + ", " + NativeSql.of(defaultValue);
+    }
+
+    /** Returns the first, last or n-th value of a frame; null for other functions. */
+    private static String frameValue(Expression function, String over) throws Declined {
+        boolean isAggregate = function instanceof AggregateExpression && ((AggregateExpression) function).filter().isEmpty();
+        Expression call = isAggregate ? (Expression) (Object) ((AggregateExpression) function).aggregateFunction() : function;
+        NativeTemplates.checkIncluded(call);
+        String name = Catalyst.name(call);
+        if (!FRAME_VALUES.containsKey(name)) {
+            return null;
+        }
+        boolean isNth = name.equals("NthValue");
+        String index = isNth ? ", " + positiveLiteral((Expression) ((Product) call).productElement(1)) : "";
+        boolean ignoresNulls = Boolean.TRUE.equals(((Product) call).productElement(isNth ? 2 : 1));
+        return FRAME_VALUES.get(name) + "(" + NativeSql.of(Catalyst.first(call)) + index + (ignoresNulls ? " IGNORE NULLS" : "") + ")" + over;
+    }
+
+    private static String positiveLiteral(Expression number) throws Declined {
+        Object value = number instanceof Literal ? ((Literal) number).value() : null;
+        if (!(value instanceof Integer) || ((Integer) value).intValue() < 1) {
+            throw new Declined("a number of a window function that is not constant");
+        }
+        return value.toString();
+    }
+
+    static String orderBy(Seq<SortOrder> orders) throws Declined {
         StringBuilder keys = new StringBuilder();
         for (SortOrder key : Catalyst.each(orders)) {
             Expression value = key.child();
-            if (NumericTypes.isFloating(value.dataType()) || !ExpressionSafety.cannotFail(value)) {
-                throw new NativeSql.Declined("sorting by " + Catalyst.type(value)); // also for keys that may fail
+            if (!ExpressionSafety.cannotFail(value)) {
+                throw new Declined("sorting by a value that may fail");
             }
             keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
@@ -64,28 +118,38 @@ final class NativeWindows {
     }
 
     /** Returns the first rows of a query in a sort order. */
-    static String firstRows(GlobalLimit limit, Sort sort, String rows) throws NativeSql.Declined {
+    static String firstRows(GlobalLimit limit, Sort sort, String rows) throws Declined {
         if (!(limit.limitExpr() instanceof Literal)) {
-            throw new NativeSql.Declined("a limit that is not constant");
+            throw new Declined("a limit that is not constant");
         }
         return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr();
     }
 
-    /** Returns the frame of a window function: from the first row of the partition to the current or the last row. */
-    private static String frame(WindowExpression expression) throws NativeSql.Declined {
-        if (RANKS.containsKey(Catalyst.name(expression.windowFunction()))) {
-            return ""; // rank functions have no frame in DuckDB
+    /** Returns the frame of a window function, with constant numbers of rows. */
+    private static String frame(WindowExpression expression) throws Declined {
+        String name = Catalyst.name(expression.windowFunction());
+        if (RANKS.containsKey(name) || SHARES.containsKey(name) || OFFSETS.containsKey(name) || name.equals("NTile")) {
+            return ""; // these functions have no frame in DuckDB
         }
         Object frame = expression.windowSpec().frameSpecification();
         if (frame instanceof SpecifiedWindowFrame) {
             SpecifiedWindowFrame specified = (SpecifiedWindowFrame) frame;
-            String kind = Catalyst.name(specified.frameType()).equals("RowFrame") ? " ROWS" : " RANGE";
-            String upper = Catalyst.name(specified.upper());
-            boolean isSupported = upper.equals("CurrentRow") || upper.equals("UnboundedFollowing");
-            if (Catalyst.name(specified.lower()).equals("UnboundedPreceding") && isSupported) {
-                return kind + " BETWEEN UNBOUNDED PRECEDING AND " + (upper.equals("CurrentRow") ? "CURRENT ROW" : "UNBOUNDED FOLLOWING");
-            }
+            boolean countsRows = Catalyst.name(specified.frameType()).equals("RowFrame");
+            return (countsRows ? " ROWS" : " RANGE") + " BETWEEN " + bound(specified.lower(), countsRows) + " AND " + bound(specified.upper(), countsRows);
         }
-        throw new NativeSql.Declined("a window with another frame");
+        throw new Declined("a window with another frame");
+    }
+
+    private static String bound(Expression bound, boolean countsRows) throws Declined {
+        String name = Catalyst.name(bound);
+        if (name.equals("CurrentRow") || name.equals("UnboundedPreceding") || name.equals("UnboundedFollowing")) {
+            return name.equals("CurrentRow") ? "CURRENT ROW" : name.equals("UnboundedPreceding") ? "UNBOUNDED PRECEDING" : "UNBOUNDED FOLLOWING";
+        }
+        Object rows = bound instanceof Literal ? ((Literal) bound).value() : null;
+        if (!countsRows || !(rows instanceof Integer)) {
+            throw new Declined("a window with another frame");
+        }
+        int count = ((Integer) rows).intValue();
+        return Math.abs(count) + (count < 0 ? " PRECEDING" : " FOLLOWING");
     }
 }

@@ -23,8 +23,12 @@ public final class ExpressionSafety {
             + "LessThanOrEqual GreaterThan GreaterThanOrEqual In InSet IsNull IsNotNull IsNaN If CaseWhen Coalesce "
             + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
-            + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
+            + "StringTrimRight Length BitLength OctetLength Concat ConcatWs StringReplace StringTranslate StringInstr "
+            + "StringLocate Reverse Ascii Md5 Sha1 Sha2 Hex Bin Levenshtein BitwiseAnd BitwiseOr BitwiseXor BitwiseNot "
+            + "BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned Signum Sqrt UnaryPositive UnixDate "
+            + "Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear WeekOfYear YearOfWeek "
             + "UnscaledValue MakeDecimal " // the optimizer uses these two for sums that fit their type
+            + "Hour Minute Second UnixMicros UnixMillis UnixSeconds TruncTimestamp PreciseTimestampConversion "
             + "Empty2Null " // Spark applies it to partition columns
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
@@ -34,6 +38,11 @@ public final class ExpressionSafety {
             + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
             + "Inline Stack ReplicateRows");
 
+    /** Functions whose operands after the first are constants of a regular expression. */
+    private static final Set<String> REGEX_FUNCTIONS = Catalyst.words("RLike RegExpExtract RegExpReplace");
+    /** Functions whose second operand is the number of characters or copies of the result. */
+    private static final Set<String> SIZED_FUNCTIONS = Catalyst.words("StringLPad StringRPad StringRepeat");
+    private static final BigDecimal MAX_SIZE = new BigDecimal(10_000);
     /** Digits of the integer types by DecimalType.forType, in the order of `NumericTypes.INTEGERS`. */
     private static final int[] INTEGER_DIGITS = {3, 5, 10, 20};
     /** Types between which every cast either cannot fail or fails only in ANSI mode. */
@@ -58,20 +67,30 @@ public final class ExpressionSafety {
         boolean isSafe = SAFE.contains(name);
         if (expression instanceof Cast) {
             isSafe = castCannotFail((Cast) expression);
-        } else if (expression instanceof BinaryArithmetic) {
+        } else if (expression instanceof BinaryArithmetic && !isSafe) {
             isSafe = arithmeticCannotFail((BinaryArithmetic) expression, name);
         } else if (expression instanceof Like) {
-            Like like = (Like) expression;
-            isSafe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
+            isSafe = PatternSafety.hasValidPattern((Like) expression);
         } else if (name.equals("Sum") || name.equals("Average")) {
             isSafe = cannotOverflow(expression);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
-            isSafe = NumericTypes.isFloating(expression.dataType()) || expression.dataType() instanceof DecimalType;
+            DataType type = expression.dataType(); // Spark rounds a longer decimal to 34 digits, which may not fit
+            isSafe = NumericTypes.isFloating(type) || type instanceof DecimalType && ((DecimalType) type).precision() <= 34;
         } else if (name.equals("SpecifiedWindowFrame")) { // bounds of a RANGE frame are sums, which may overflow
             isSafe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
                     && !(Catalyst.last(expression) instanceof Literal);
         } else if (expression instanceof StaticInvoke) { // pads a CHAR(n)
             isSafe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
+        } else if (REGEX_FUNCTIONS.contains(name)) {
+            isSafe = PatternSafety.regexCannotFail(Catalyst.each(expression.children()), name);
+        } else if (SIZED_FUNCTIONS.contains(name)) { // a long result may not fit into memory
+            BigDecimal size = number((Expression) (Object) expression.children().apply(1));
+            isSafe = size != null && size.compareTo(MAX_SIZE) <= 0;
+        } else if (name.equals("Round")) {
+            BigDecimal scale = number(Catalyst.last(expression));
+            isSafe = scale != null && scale.signum() >= 0; // a negative scale may round up beyond the type
+        } else if (name.equals("Ceil") || name.equals("Floor")) {
+            isSafe = !NumericTypes.isFloating(Catalyst.first(expression).dataType());
         }
         return isSafe && cannotFail(expression.children());
     }
@@ -80,7 +99,7 @@ public final class ExpressionSafety {
         String sourceName = Catalyst.type(cast.child());
         String targetName = Catalyst.type(cast);
         DataType source = cast.child().dataType();
-        if (sourceName.equals(targetName) || sourceName.equals("void")) {
+        if (sourceName.equals(targetName) || sourceName.equals("void") || sourceName.equals("string") && targetName.equals("binary")) {
             return true;
         }
         if (cast.dataType() instanceof DecimalType) {
@@ -94,6 +113,9 @@ public final class ExpressionSafety {
         }
         if (source instanceof DecimalType) {
             return NumericTypes.isFloating(cast.dataType()) || targetName.equals("string");
+        }
+        if (sourceName.startsWith("timestamp")) {
+            return targetName.equals("date") || targetName.equals("string") || targetName.equals("bigint");
         }
         if (!CONVERTIBLE.contains(sourceName) || !CONVERTIBLE.contains(targetName)) {
             return false;
@@ -185,7 +207,7 @@ public final class ExpressionSafety {
     }
 
     /** Returns the value of a numeric literal, null for other expressions. */
-    private static BigDecimal number(Expression expression) {
+    static BigDecimal number(Expression expression) {
         try {
             return expression instanceof Literal ? new BigDecimal(String.valueOf(((Literal) expression).value())) : null;
         } catch (NumberFormatException notANumber) {
