@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from penstock.duckdb import process
 from penstock.duckdb.expressions.registry import helper
 from penstock.duckdb.failures import fail_fast, failure_reason, previous_failure_reason, record_failure
 from penstock.duckdb.operators import map_in_arrow, wire_ddl
@@ -18,10 +20,11 @@ from penstock.duckdb.part_facts import typed_columns
 from penstock.duckdb.worker.engine import NOT_NATIVE, NotNativeError
 from penstock.duckdb.worker.files import FileRange, Files
 from penstock.duckdb.worker.query import NamedResult, QueryFunction, Table
+from penstock.duckdb.worker.server import StoredRows
 from penstock.errors import first_line
 from penstock.sizing.coverage import check_rows
 from penstock.spark.bridge import answers
-from penstock.spark.bridge.handles import Statistics
+from penstock.spark.bridge.handles import InternalRows, Statistics
 from penstock.spark.bridge.settings import clone_with, is_true
 from penstock.spark.plans.expressions import Expression
 from penstock.spark.plans.fragment import rdd_leaf
@@ -39,7 +42,7 @@ _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 """Substrings of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NativePlan:
     """An optimized plan and the parts of it that DuckDB can compute; see also `penstock.engine.interface.EngineQuery`.
 
@@ -89,6 +92,8 @@ class NativePlan:
                 record_failure(bridge, subplan, reason)
                 return reason
             leaves.append(leaf._handle)
+        if self._is_complete:
+            return leaf
         plan = bridge.helper("NativeQueries").withParts(self._normalized, list(self._subplans), leaves)
         # Spark would compute common subexpressions early, before a filter or join removes rows.
         settings = {"spark.sql.subexpressionElimination.enabled": "false"}
@@ -99,31 +104,63 @@ class NativePlan:
     def _compute(
         self, part: QueryFunction, subplan: LogicalPlan, memory: int, threads: int, *, is_checked: bool
     ) -> LogicalPlan:
-        """Compute a part in a Spark job; return a leaf that reads its materialized rows and replaces `subplan`."""
+        """Compute a part; return a leaf that reads its rows and replaces `subplan`."""
+        bridge = subplan._bridge
+        function = replace(part, memory=memory, threads=threads)
+        if self._has_slow_rest or not process.is_available(bridge):
+            return self._exchanged_leaf(function, part, subplan, is_checked=is_checked)
+        with process.computed_rows(bridge, function) as rows:
+            if isinstance(rows, StoredRows):
+                return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
+        decoder, batches = bridge.helper("NativeDecoder", on_executors=True), list(rows.batches)
+        if self._is_complete and not is_checked:
+            return LogicalPlan(bridge, decoder.relation(batches, subplan.output))
+        context = bridge.spark.sparkContext._jsc.sc()
+        decoded = InternalRows(bridge, decoder.rows(context, batches, subplan.output))
+        if is_checked:
+            check_rows(_subject(part), rows.count, verification.count_rows(decoded))
+        statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else None
+        return rdd_leaf(bridge.session, subplan.output, decoded, statistics=statistics)
+
+    def _exchanged_leaf(
+        self, function: QueryFunction | StoredRows, part: QueryFunction, subplan: LogicalPlan, *, is_checked: bool
+    ) -> LogicalPlan:
+        """Run a function in a task of Spark, and exchange its rows; return a leaf that reads them."""
         bridge, session = subplan._bridge, subplan._bridge.session
         if not is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
             session = clone_with(session, {"spark.sql.adaptive.enabled": "true"})  # else `write` runs no stage
-        function = replace(part, memory=memory, threads=threads)
         encoded_rows = map_in_arrow(bridge.spark.range(0, 1, 1, 1), function, wire_ddl(part.columns))
         output = LogicalPlan(bridge, bridge.helper("NativeQueries").withOutput(encoded_rows, subplan.output))
         key = bridge.helper("NativeQueries").hashableColumn(subplan.output)
         exchanged = output.rebalanced(1) if key is None else output.hashed_by([Expression(bridge, key)], _SUBPARTITIONS)
         with fail_fast(bridge):
             result = exchange.write(session, exchanged)
-        is_slow = any(word in reason for reason in self.rest_reasons for word in _SLOW_OPERATORS)
-        is_small = (result.size_in_bytes or 0) <= (0 if is_slow else _SINGLE_TASK_BYTES)
+        is_small = (result.size_in_bytes or 0) <= (0 if self._has_slow_rest else _SINGLE_TASK_BYTES)
         physical = exchange.read_ranges(result, [(0, result.subpartitions)] if is_small else None)
         spark_layout, rows = layouts.layout(physical, subplan.output), physical.rows()
         if is_checked:
-            subject = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
             if spark_layout is not None:
-                rows = verification.check_layout(rows, spark_layout, subplan.output, subject)
-            check_rows(subject, result.exact_rows, verification.count_rows(rows))
+                rows = verification.check_layout(rows, spark_layout, subplan.output, _subject(part))
+            check_rows(_subject(part), result.exact_rows, verification.count_rows(rows))
         # Late values may fail if Spark computes all of them, as for a broadcast join side. With Spark's own estimate
         # instead of the (smaller) measured size, no side is broadcast that is not broadcast without DuckDB.
         statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else result.statistics
         layout = layouts.as_shareable(spark_layout)
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)
+
+    @cached_property
+    def _is_complete(self) -> bool:
+        """Whether a single part is the whole query, so that Spark computes nothing."""
+        return len(self._subplans) == 1 and bool(self._normalized.fastEquals(self._subplans[0]))
+
+    @property
+    def _has_slow_rest(self) -> bool:
+        """Whether Spark computes operators above the parts that may take long per row."""
+        return any(word in reason for reason in self.rest_reasons for word in _SLOW_OPERATORS)
+
+
+def _subject(part: QueryFunction) -> str:
+    return f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
 
 
 def native_plan(plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan | str:

@@ -58,11 +58,13 @@ class SinkWriter:
         limits, below_limits = split_limits(logical)
         if below_limits.kind == "LogicalRDD":  # the vertex only reads its input
             leaf = fragment.without_layout(session, below_limits)
-            input_tasks = rows_of(leaf).tasks
+            tasks = input_tasks = rows_of(leaf).tasks
+        elif below_limits.kind == "LocalRelation":  # the driver holds the rows
+            leaf, tasks, input_tasks = below_limits, 1, 1
         else:
             with self._batches.limit_if_needed(session, below_limits):
                 last_rows, input_tasks = exchange.run_to_last_stage(session, below_limits)
-            leaf = fragment.rdd_leaf(session, below_limits.output, last_rows)
+            leaf, tasks = fragment.rdd_leaf(session, below_limits.output, last_rows), last_rows.tasks
         rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
         for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -74,7 +76,7 @@ class SinkWriter:
                 if attempt == _MAX_ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
                 log.warning("the last stage of %s failed and is retried", vertex.name, exc_info=True)
-        return 1 if limits else rows_of(leaf).tasks, input_tasks  # Spark applies a limit in a single task
+        return 1 if limits else tasks, input_tasks  # Spark applies a limit in a single task
 
     def skip_report(self, vertex: JobVertex) -> StageReport | None:
         """Return the report of a sink that has nothing to write, or None for any other vertex."""

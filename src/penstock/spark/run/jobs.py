@@ -17,6 +17,7 @@ from pyspark import SparkContext
 
 from penstock.base.threads import DaemonPool, start_thread
 from penstock.config import parse_size
+from penstock.errors import JobCancelledError
 from penstock.spark.bridge import answers
 from penstock.spark.bridge.handles import LocalProperties, Session
 from penstock.spark.bridge.jvm import Bridge, items, option
@@ -25,6 +26,9 @@ from penstock.spark.bridge.settings import is_true, read_settings, thread_proper
 T = TypeVar("T")
 log = logging.getLogger("penstock.spark")
 
+_CANCELLABLE: dict[str, tuple[Callable[[], None], ...]] = {}
+"""The functions that cancel work outside of Spark, by the tag of its vertex."""
+_CANCELLABLE_LOCK = threading.Lock()
 _MEMORY = "spark.executor.memory"
 _RETAINED_TASKS = 100_000
 """Number of tasks of a stage that Spark's status store retains by default (``spark.ui.retainedTasks``)."""
@@ -97,13 +101,47 @@ class SparkThreads(DaemonPool):
 
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
-    """Cancel the Spark jobs of a vertex, including future jobs (``cancelJobGroupAndFutureJobs``).
+    """Cancel the Spark jobs of a vertex, including future jobs (``cancelJobGroupAndFutureJobs``), and its other work.
 
     `group` is their tag, and their job group unless the user has set another; then only running jobs are cancelled.
     """
+    for cancel in _CANCELLABLE.get(group, ()):
+        cancel()
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
     context.cancelJobsWithTag(group, reason)
+
+
+@contextmanager
+def cancellable(bridge: Bridge, cancel: Callable[[], None]) -> Iterator[None]:
+    """Call `cancel` if the vertex of this thread is cancelled during the block, which then raises.
+
+    For work that is not a Spark job. Raise `JobCancelledError` instead of any error of the cancelled block.
+    """
+    tag, is_cancelled = _vertex_tag(bridge), threading.Event()
+
+    def cancel_block() -> None:
+        is_cancelled.set()
+        cancel()
+
+    with _CANCELLABLE_LOCK:
+        _CANCELLABLE[tag] = (*_CANCELLABLE.get(tag, ()), cancel_block)
+    try:
+        yield
+    except Exception:
+        if is_cancelled.is_set():
+            raise JobCancelledError("the step was cancelled") from None
+        raise
+    finally:
+        with _CANCELLABLE_LOCK:
+            remaining = tuple(other for other in _CANCELLABLE.pop(tag) if other is not cancel_block)
+            if remaining:
+                _CANCELLABLE[tag] = remaining
+
+
+def _vertex_tag(bridge: Bridge) -> str:
+    """Return the tag of this thread's Spark jobs, empty outside of a vertex."""
+    return bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""  # see `SessionSettings.java`
 
 
 def cancel_tag(bridge: Bridge, tag: str, reason: str) -> None:
@@ -349,7 +387,7 @@ def has_rerun_tasks(bridge: Bridge) -> bool:
 
     Also True if Spark drops a stage (``spark.ui.retainedStages``) while this function runs; earlier drops are missed.
     """
-    tag = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""  # see `SessionSettings.java`
+    tag = _vertex_tag(bridge)
     try:
         tasks = tasks_of(bridge, stages_of(bridge, tag), _RETAINED_TASKS)
     except Py4JJavaError:

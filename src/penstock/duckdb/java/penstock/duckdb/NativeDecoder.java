@@ -1,12 +1,15 @@
 package penstock.duckdb;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.function.Function;
 
+import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.java.function.FlatMapFunction2;
 import org.apache.spark.api.python.PythonUtils;
@@ -18,17 +21,22 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.storage.BlockManager;
 
 import scala.Function1;
+import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
+
+import penstock.bridge.SparkEnvironment;
 
 /** Decodes exchanged column batches into rows, or concatenates the batches of several inputs for DuckDB. */
 public final class NativeDecoder implements Function<Object, Object> {
@@ -41,9 +49,14 @@ public final class NativeDecoder implements Function<Object, Object> {
     @Override
     public Object apply(Object arguments) {
         RDD<Object> batches = (RDD<Object>) ((List<?>) arguments).get(0);
+        Object decoder = decoder((Seq<?>) ((List<?>) arguments).get(1));
+        return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoder, true).rdd();
+    }
+
+    private static BatchDecoder decoder(Seq<?> columns) {
         List<StructField> fields = new ArrayList<>();
         List<Expression> values = new ArrayList<>();
-        for (Object column : CollectionConverters.asJava((Seq<?>) ((List<?>) arguments).get(1))) {
+        for (Object column : CollectionConverters.asJava(columns)) {
             DataType type = ((Attribute) column).dataType();
             boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= MAX_LONG_DIGITS;
             DataType batchType = isLong ? DataTypes.LongType : type;
@@ -51,8 +64,39 @@ public final class NativeDecoder implements Function<Object, Object> {
             values.add(isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
             fields.add(DataTypes.createStructField("c" + fields.size(), batchType, true));
         }
-        Object decoder = new BatchDecoder(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
-        return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoder, true).rdd();
+        return new BatchDecoder(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
+    }
+
+    /** Returns the rows of batches that the driver holds, as an RDD with a single task. */
+    @SuppressWarnings("unchecked")
+    public RDD<Object> rows(SparkContext context, List<?> batches, Seq<?> columns) {
+        return (RDD<Object>) apply(Arrays.asList(new JavaSparkContext(context).parallelize(exchanged(batches), 1).rdd(), columns));
+    }
+
+    /** Returns the rows of batches that the driver holds, as a plan that runs no task. */
+    @SuppressWarnings("unchecked")
+    public LocalRelation relation(List<?> batches, Seq<?> columns) {
+        List<InternalRow> rows = new ArrayList<>();
+        Iterator<Object> decoded = decoder(columns).call(exchanged(batches).iterator());
+        while (decoded.hasNext()) {
+            rows.add(((InternalRow) decoded.next()).copy());
+        }
+        return new LocalRelation((Seq<Attribute>) columns, PythonUtils.toSeq(rows), false, Option.empty());
+    }
+
+    /** Returns batches in the form of exchanged rows. */
+    private static List<Object> exchanged(List<?> batches) {
+        List<Object> rows = new ArrayList<>();
+        for (Object batch : batches) {
+            rows.add(new GenericInternalRow(new Object[] {0, batch}));
+        }
+        return rows;
+    }
+
+    /** Returns Spark's local directories in this process, separated by commas, as its Python workers get them. */
+    public String localFolders() {
+        BlockManager blocks = (BlockManager) SparkEnvironment.get("blockManager", BlockManager.class);
+        return String.join(",", blocks.diskBlockManager().localDirsString());
     }
 
     /** Concatenates the batches of several RDDs partition by partition, each tagged with the number of its RDD. */

@@ -1,6 +1,7 @@
 package penstock.duckdb;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -87,7 +88,7 @@ final class NativeNormalization {
         LogicalPlan normalized = Catalyst.withChildren(plan, children);
         if (normalized instanceof Filter) {
             Expression remaining = withoutKeyFilters(((Filter) normalized).condition());
-            return remaining == null ? ((Filter) normalized).child() : new Filter(remaining, ((Filter) normalized).child());
+            return remaining == null ? ((Filter) normalized).child() : belowLateValues(new Filter(remaining, ((Filter) normalized).child()));
         }
         if (Catalyst.name(normalized).equals("WindowGroupLimit")) { // the filter above drops the same rows
             return Catalyst.onlyChild(normalized);
@@ -101,6 +102,38 @@ final class NativeNormalization {
             return NativeSemiJoins.pullUp((Join) normalized);
         }
         return normalized instanceof Aggregate ? splitAggregate((Aggregate) normalized, mayDrop) : normalized;
+    }
+
+    /**
+     * Moves a filter below the values that a projection computes from an aggregate, if they may fail: as in Spark's
+     * generated code, they are computed for the remaining rows only.
+     */
+    private static LogicalPlan belowLateValues(Filter filter) {
+        Project project = filter.child() instanceof Project ? (Project) filter.child() : null;
+        if (project == null || !(project.child() instanceof Aggregate) || !filter.condition().deterministic()
+                || ExpressionSafety.cannotFail(project.projectList())) {
+            return filter;
+        }
+        Map<Object, Object> values = new HashMap<>();
+        for (Object element : Catalyst.each(project.projectList())) {
+            if (element instanceof Alias) {
+                values.put(((Alias) element).exprId(), ((Alias) element).child());
+            }
+        }
+        return new Project(project.projectList(), new Filter(withValues(filter.condition(), values), project.child()));
+    }
+
+    /** Replaces columns by their values. */
+    private static Expression withValues(Expression expression, Map<Object, Object> values) {
+        Object value = expression instanceof AttributeReference ? values.get(((AttributeReference) expression).exprId()) : null;
+        if (value != null) {
+            return (Expression) value;
+        }
+        List<Expression> children = new ArrayList<>();
+        for (Expression child : Catalyst.each(expression.children())) {
+            children.add(withValues(child, values));
+        }
+        return Catalyst.withChildren(expression, children);
     }
 
     private static Expression withoutKeyFilters(Expression condition) {

@@ -17,6 +17,8 @@ import scala.PartialFunction$;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
+import penstock.bridge.SparkEnvironment;
+
 /**
  * Assigns chunks of exchanged rows to the tasks that read them, on request and in order. It runs in the driver.
  *
@@ -43,7 +45,7 @@ final class ChunkAssignment implements RpcEndpoint {
 
     /** Returns the instance of the running Spark application. */
     static synchronized ChunkAssignment current() {
-        RpcEnv rpcEnv = (RpcEnv) ChunkRdd.ofSparkEnv("rpcEnv", RpcEnv.class);
+        RpcEnv rpcEnv = (RpcEnv) SparkEnvironment.get("rpcEnv", RpcEnv.class);
         if (current == null || current.rpcEnv != rpcEnv) {
             current = new ChunkAssignment(rpcEnv);
             rpcEnv.setupEndpoint(current.name, current);

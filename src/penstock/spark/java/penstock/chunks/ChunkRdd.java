@@ -1,8 +1,6 @@
 package penstock.chunks;
 
 import java.io.IOException;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
 import java.util.Collections;
 import java.util.UUID;
 
@@ -10,7 +8,6 @@ import org.apache.spark.Dependency;
 import org.apache.spark.NarrowDependency;
 import org.apache.spark.Partition;
 import org.apache.spark.SparkConf;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.rdd.RDD;
@@ -22,6 +19,8 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
+
+import penstock.bridge.SparkEnvironment;
 
 /**
  * The rows of chunks, read by a number of tasks. A task that has read a chunk requests the next chunk.
@@ -48,21 +47,6 @@ final class ChunkRdd extends RDD<Object> {
         ChunkAssignment assignment = ChunkAssignment.current();
         endpoint = assignment.name;
         assignment.register(this, exchange, chunks.length, tasks);
-    }
-
-    /**
-     * Calls a method of SparkEnv through method handles: Janino would resolve all of its methods, and some have protobuf
-     * types that Spark does not ship.
-     */
-    static Object ofSparkEnv(String method, Class<?> type) {
-        try {
-            MethodHandles.Lookup lookup = MethodHandles.publicLookup();
-            MethodType getter = MethodType.methodType(SparkEnv.class);
-            Object env = lookup.findStatic(SparkEnv.class, "get", getter).invokeWithArguments(Collections.emptyList());
-            return lookup.findVirtual(SparkEnv.class, method, MethodType.methodType(type)).invokeWithArguments(Collections.singletonList(env));
-        } catch (Throwable error) {
-            throw new IllegalStateException("SparkEnv has no " + method + " in this process", error);
-        }
     }
 
     @Override
@@ -100,7 +84,7 @@ final class ChunkRdd extends RDD<Object> {
             this.task = task;
             this.context = context;
             assignment = RpcUtils.makeDriverRef(
-                    endpoint, (SparkConf) ofSparkEnv("conf", SparkConf.class), (RpcEnv) ofSparkEnv("rpcEnv", RpcEnv.class));
+                    endpoint, (SparkConf) SparkEnvironment.get("conf", SparkConf.class), (RpcEnv) SparkEnvironment.get("rpcEnv", RpcEnv.class));
         }
 
         boolean isWithinChunk() {
