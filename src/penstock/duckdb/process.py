@@ -123,6 +123,8 @@ def is_available(bridge: Bridge) -> bool:
 
 def prepare(bridge: Bridge) -> None:
     """Start a process if none is idle, so that it imports DuckDB while the query is planned."""
+    if not is_available(bridge):
+        return
     _IDLE.add(_IDLE.take(_local_folders(bridge)))
 
 

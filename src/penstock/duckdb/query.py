@@ -48,7 +48,8 @@ class NativePlan:
 
     `has_late_values` says whether Spark computes, above an aggregate, values that may fail for rows that a filter or
     join further above drops. Spark must not compute these values before that operator. `_normalized` is the normalized
-    plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`.
+    plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`. `_final_order` is the clause that sorts
+    the rows of the only part if the plan is a sort of them, and None otherwise.
     """
 
     plan: LogicalPlan
@@ -59,6 +60,7 @@ class NativePlan:
     has_late_values: bool
     _normalized: Any
     _subplans: tuple[Any, ...]
+    _final_order: str | None
 
     @property
     def size_in_bytes(self) -> int:
@@ -92,7 +94,7 @@ class NativePlan:
                 record_failure(bridge, subplan, reason)
                 return reason
             leaves.append(leaf._handle)
-        if self._is_complete:
+        if self._is_root and (self._final_order is None or leaf.kind == "LocalRelation"):
             return leaf
         plan = bridge.helper("NativeQueries").withParts(self._normalized, list(self._subplans), leaves)
         # Spark would compute common subexpressions early, before a filter or join removes rows.
@@ -109,11 +111,13 @@ class NativePlan:
         function = replace(part, memory=memory, threads=threads)
         if self._has_slow_rest or not process.is_available(bridge):
             return self._exchanged_leaf(function, part, subplan, is_checked=is_checked)
+        if self._final_order is not None:
+            function = replace(function, sql=f"SELECT * FROM ({part.sql}){self._final_order}")
         with process.computed_rows(bridge, function) as rows:
             if isinstance(rows, StoredRows):
                 return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
         decoder, batches = bridge.helper("NativeDecoder", on_executors=True), list(rows.batches)
-        if self._is_complete and not is_checked:
+        if self._is_root and not is_checked:
             return LogicalPlan(bridge, decoder.relation(batches, subplan.output))
         context = bridge.spark.sparkContext._jsc.sc()
         decoded = InternalRows(bridge, decoder.rows(context, batches, subplan.output))
@@ -149,9 +153,11 @@ class NativePlan:
         return rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics)
 
     @cached_property
-    def _is_complete(self) -> bool:
-        """Whether a single part is the whole query, so that Spark computes nothing."""
-        return len(self._subplans) == 1 and bool(self._normalized.fastEquals(self._subplans[0]))
+    def _is_root(self) -> bool:
+        """Whether Spark computes nothing above the only part, except for the final order."""
+        return self._final_order is not None or (
+            len(self._subplans) == 1 and bool(self._normalized.fastEquals(self._subplans[0]))
+        )
 
     @property
     def _has_slow_rest(self) -> bool:
@@ -190,7 +196,11 @@ def native_plan(plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan |
     if failures:
         return failures[0]
     rest_facts = facts["rest_size_in_bytes"], facts["rest_may_fail"], facts["has_late_values"]
-    return NativePlan(plan, parts, reasons, *rest_facts, answer.handle(0), subplans)
+    final_order = facts["final_order"] if process.is_available(bridge) else None
+    if final_order is not None:
+        reasons = ()
+    process.prepare(bridge)
+    return NativePlan(plan, parts, reasons, *rest_facts, answer.handle(0), subplans, final_order)
 
 
 def _part(facts: dict[str, Any]) -> QueryFunction:

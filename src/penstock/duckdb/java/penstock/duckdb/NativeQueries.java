@@ -10,6 +10,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.classic.SparkSession;
 
 import org.slf4j.Logger;
@@ -19,6 +20,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 import penstock.bridge.Answer;
+import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 import penstock.plans.NumericTypes;
@@ -45,8 +47,21 @@ public final class NativeQueries implements Predicate<Object> {
         handles.add(normalized);
         handles.addAll(search.roots);
         return Answer.of(Answer.facts("rest_size_in_bytes", NativeSemiJoins.bytes(search.restLeaves), "parts", search.parts,
-                "declined_reasons", search.declinedReasons, "rest_may_fail", restMayFail(normalized, search.roots),
+                "final_order", finalOrder(normalized, search.roots), "declined_reasons", search.declinedReasons, "rest_may_fail", restMayFail(normalized, search.roots),
                 "has_late_values", NativeNormalization.hasLateValues(normalized, search.roots, false)), handles);
+    }
+
+    /** Returns the clause that sorts the rows of the only part as the plan does; null if the plan is no sort of them. */
+    private static String finalOrder(LogicalPlan plan, List<?> parts) {
+        Sort sort = plan instanceof Sort ? (Sort) plan : null;
+        if (sort == null || !sort.global() || parts.size() != 1 || parts.get(0) != sort.child()) {
+            return null;
+        }
+        try {
+            return NativeWindows.orderBy(sort.order());
+        } catch (Declined declined) {
+            return null;
+        }
     }
 
     /** Whether the operators outside of the parts, which Spark runs, may raise an error. */
