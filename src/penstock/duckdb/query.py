@@ -117,8 +117,11 @@ class NativePlan:
             if isinstance(rows, StoredRows):
                 return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
         decoder, batches = bridge.helper("NativeDecoder", on_executors=True), list(rows.batches)
-        if self._is_root and not is_checked:
-            return LogicalPlan(bridge, decoder.relation(batches, subplan.output))
+        if self._is_root:
+            relation = decoder.relation(batches, subplan.output)
+            if is_checked:
+                check_rows(_subject(part), rows.count, int(relation.data().length()))
+            return LogicalPlan(bridge, relation)
         context = bridge.spark.sparkContext._jsc.sc()
         decoded = InternalRows(bridge, decoder.rows(context, batches, subplan.output))
         if is_checked:

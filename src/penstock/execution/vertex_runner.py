@@ -27,6 +27,7 @@ from penstock.graph.partitioner import (
 from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.late_values import has_late_values
 from penstock.planner.plan import WriteKind
+from penstock.planner.whole_queries import NativeQuery
 from penstock.sizing.coverage import check_ranges, check_slices, check_splits
 from penstock.spark.plans import fragment
 from penstock.spark.run import exchange, layouts
@@ -146,6 +147,9 @@ class VertexRunner:
         if vertex.tail_id in self._context.sinks and is_sliced:
             # The rows of a task belong to few files: with all files open, the task need not sort them by partition.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_MAX_OPEN_FILES)
+        sources = (self._context.plan.sources.get(node_id) for node_id in vertex.node_ids)
+        if any(source is not None and isinstance(source.scan, NativeQuery) for source in sources):
+            settings["spark.sql.leafNodeDefaultParallelism"] = "1"  # a task writes the rows that the driver holds
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
         if any(has_late_values(top) for top in tops if top is not None):  # such values may fail if computed early
             settings["spark.sql.subexpressionElimination.enabled"] = "false"

@@ -17,9 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
-import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
@@ -93,10 +91,9 @@ final class NativeNormalization {
         if (Catalyst.name(normalized).equals("WindowGroupLimit")) { // the filter above drops the same rows
             return Catalyst.onlyChild(normalized);
         }
-        if (normalized instanceof GlobalLimit && ((GlobalLimit) normalized).child() instanceof LocalLimit) {
-            LogicalPlan child = ((LocalLimit) ((GlobalLimit) normalized).child()).child();
-            boolean isTopN = child instanceof Sort && ((Sort) child).global();
-            return isTopN ? (LogicalPlan) (Object) child.withNewChildren(Catalyst.seq(normalized)) : normalized;
+        Sort sort = NativeWindows.sortOfFirstRows(normalized);
+        if (sort != null) {
+            return (LogicalPlan) (Object) sort.withNewChildren(Catalyst.seq(normalized));
         }
         if (normalized instanceof Join && ((Join) normalized).joinType().toString().equals("Inner")) {
             return NativeSemiJoins.pullUp((Join) normalized);

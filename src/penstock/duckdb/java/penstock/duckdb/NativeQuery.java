@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
-import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -178,11 +177,9 @@ final class NativeQuery {
             }
             return union.toString();
         }
-        if (plan instanceof GlobalLimit && ((GlobalLimit) plan).child() instanceof LocalLimit) {
-            LogicalPlan below = ((LocalLimit) ((GlobalLimit) plan).child()).child();
-            if (below instanceof Sort && ((Sort) below).global()) {
-                return NativeWindows.firstRows((GlobalLimit) plan, (Sort) below, ofDroppable(((Sort) below).child()));
-            }
+        Sort sort = NativeWindows.sortOfFirstRows(plan);
+        if (sort != null) {
+            return NativeWindows.firstRows((GlobalLimit) plan, sort, ofDroppable(sort.child()));
         }
         if (plan instanceof Window) {
             checkSafe(((Window) plan).windowExpressions());

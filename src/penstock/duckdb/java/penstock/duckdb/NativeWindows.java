@@ -11,6 +11,9 @@ import org.apache.spark.sql.catalyst.expressions.SpecifiedWindowFrame;
 import org.apache.spark.sql.catalyst.expressions.WindowExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Offset;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
@@ -117,12 +120,21 @@ final class NativeWindows {
         return keys.toString();
     }
 
-    /** Returns the first rows of a query in a sort order. */
+    /** Returns the sort of which a plan returns the first rows, possibly after an offset; null for other plans. */
+    static Sort sortOfFirstRows(LogicalPlan plan) {
+        LogicalPlan below = plan instanceof GlobalLimit ? ((GlobalLimit) plan).child() : null;
+        below = below instanceof Offset ? ((Offset) below).child() : below;
+        below = below instanceof LocalLimit ? ((LocalLimit) below).child() : null;
+        return below instanceof Sort && ((Sort) below).global() ? (Sort) below : null;
+    }
+
+    /** Returns the first rows of a query in a sort order; see `sortOfFirstRows`. */
     static String firstRows(GlobalLimit limit, Sort sort, String rows) throws Declined {
-        if (!(limit.limitExpr() instanceof Literal)) {
+        Expression offset = limit.child() instanceof Offset ? ((Offset) limit.child()).offsetExpr() : null;
+        if (!(limit.limitExpr() instanceof Literal) || !(offset == null || offset instanceof Literal)) {
             throw new Declined("a limit that is not constant");
         }
-        return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr();
+        return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr() + (offset == null ? "" : " OFFSET " + offset);
     }
 
     /** Returns the frame of a window function, with constant numbers of rows. */

@@ -1,0 +1,168 @@
+"""Processes beside the driver that compute queries."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock import Environment
+from penstock.connectors import FileSink
+from penstock.duckdb import process
+from penstock.duckdb.process import QueryProcess
+from penstock.duckdb.worker.columns import Column
+from penstock.duckdb.worker.engine import NotNativeError
+from penstock.duckdb.worker.query import QueryFunction
+from penstock.duckdb.worker.server import SentRows, StoredRows
+from penstock.spark.bridge.jvm import Bridge
+from tests.support.equality import assert_same_rows
+from tests.support.paths import ROOT
+from tests.support.stages import computed_by_duckdb, stages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDLESS = "SELECT count(*) AS n FROM range(1000000000) a, range(1000000000) b"
+
+
+def query(sql: str) -> QueryFunction:
+    return QueryFunction(sql, (), (Column("n", "bigint"),), (), memory=64 << 20)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[QueryProcess]:
+    server = QueryProcess(str(tmp_path))
+    yield server
+    server.kill()
+
+
+def test_few_rows_are_sent(server: QueryProcess, tmp_path: Path) -> None:
+    for rows in (3, 0):
+        answer = server.compute(query(f"SELECT CAST(range AS BIGINT) AS n FROM range({rows})"))
+        assert isinstance(answer, SentRows)
+        assert (answer.count, len(answer.batches)) == (rows, min(rows, 1))
+    assert [file.name for file in tmp_path.iterdir()] == ["penstock-duckdb.ledger"]
+
+
+def test_many_rows_are_stored_until_they_are_released(server: QueryProcess) -> None:
+    rows = server.compute(query("SELECT CAST(range AS BIGINT) AS n FROM range(1000000)"))
+    assert isinstance(rows, StoredRows)
+    assert sum(batch.num_rows for batch in rows(iter(()))) == 1_000_000
+    server.release()
+    assert isinstance(server.compute(query("SELECT 1::BIGINT AS n")), SentRows)
+    assert not Path(rows.path).parent.exists()
+
+
+def test_errors_are_raised_in_the_driver(server: QueryProcess) -> None:
+    for sql, message in (("SELECT error('odd') AS n", "odd"), ("SELECT 'text' AS n", "text")):
+        with pytest.raises(NotNativeError, match=message):
+            server.compute(query(sql))
+    assert isinstance(server.compute(query("SELECT 1::BIGINT AS n")), SentRows)
+
+
+def test_a_killed_process_is_an_error(server: QueryProcess) -> None:
+    timer = threading.Timer(0.5, server.kill)
+    timer.start()
+    with pytest.raises(NotNativeError, match="its process ended with code -9"):
+        server.compute(query(ENDLESS))
+    assert not server.is_running()
+
+
+def test_the_process_ends_with_the_driver(tmp_path: Path) -> None:
+    """Also while it computes, and if the driver is killed."""
+    code = (
+        "import sys, threading, time\n"
+        "from tests.duckdb.test_process import ENDLESS, query\n"
+        "from penstock.duckdb.process import QueryProcess\n"
+        "server = QueryProcess(sys.argv[1])\n"
+        "threading.Thread(target=server.compute, args=[query(ENDLESS)], daemon=True).start()\n"
+        "print(server._process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as driver:
+        assert driver.stdout is not None
+        pid = int(driver.stdout.readline())
+        time.sleep(1)
+        os.kill(pid, 0)  # it computes
+        driver.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "zombie" not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_idle_processes_are_reused(tmp_path: Path) -> None:
+    idle = process._IdleProcesses()
+    first, second = idle.take(str(tmp_path)), idle.take(str(tmp_path))
+    idle.add(first)
+    assert idle.take(str(tmp_path)) is first
+    first.kill()
+    idle.add(first)
+    idle.add(second)
+    assert idle.take(str(tmp_path)) is second
+    idle.add(second)
+    other = idle.take("elsewhere")
+    assert other not in (first, second)
+    assert not second.is_running()  # it served another session
+    other.kill()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("executable", "/usr/bin/other-python"), ("platform", "nt")])
+def test_other_interpreters_and_systems_use_a_task(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, setting: str, value: str
+) -> None:
+    bridge = Bridge(spark)
+    assert process.is_available(bridge)
+    monkeypatch.setattr(*(sys, "executable") if setting == "executable" else (os, "name"), value)
+    assert not process.is_available(bridge)
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    path = str(tmp_path / "table")
+    spark.range(0, 300_000, 1, 2).selectExpr("id", "id % 7 AS k", "CAST(id AS decimal(12,2)) AS d").write.parquet(path)
+    spark.read.parquet(path).createOrReplaceTempView("process_rows")
+    yield path
+    spark.catalog.dropTempView("process_rows")
+
+
+CONFIG = {"execution.batch.adaptive.whole-query-threshold": 1}
+SMALL_RESULT = "SELECT k, sum(d) AS s, max(id) AS m FROM process_rows GROUP BY k ORDER BY s DESC"
+
+
+def test_a_small_result_needs_no_task_of_spark(spark: SparkSession, table: str) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    for sql in (SMALL_RESULT, f"{SMALL_RESULT} LIMIT 3", f"{SMALL_RESULT} LIMIT 2 OFFSET 3", f"{SMALL_RESULT} LIMIT 0"):
+        assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+        assert env.last_job is not None
+        if "LIMIT 0" not in sql:  # Spark's optimizer computes it
+            assert computed_by_duckdb(env.last_job)
+        assert stages(spark, env.last_job) == []
+
+
+def test_a_small_result_is_written_to_a_single_file(spark: SparkSession, table: str, tmp_path: Path) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    env.write(spark.sql(SMALL_RESULT), FileSink(str(tmp_path / "written")))
+    env.execute("write")
+    assert computed_by_duckdb(env.last_job)
+    assert len(list((tmp_path / "written").glob("*.parquet"))) == 1
+    assert_same_rows(spark.read.parquet(str(tmp_path / "written")).collect(), spark.sql(SMALL_RESULT).collect())
+
+
+def test_a_large_result_passes_through_an_exchange(spark: SparkSession, table: str) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    sql = "SELECT id, max(k) AS k, max(d) AS d FROM process_rows GROUP BY id ORDER BY id DESC"
+    assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+    assert computed_by_duckdb(env.last_job)
+    assert stages(spark, env.last_job) != []
