@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PYTHON_MEMORY = "spark.executor.pyspark.memory"
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
-_PACKAGES_FOLDER = str(Path(server.__file__).parents[3])
+_PACKAGES = str(Path(server.__file__).parents[3])
 """The folder that contains the package ``penstock``."""
 _MAX_IDLE = 2
 """Number of idle processes that are retained: each holds about 100 MB."""
@@ -42,7 +42,7 @@ class QueryProcess:
     def __init__(self, local_folders: str) -> None:
         self.local_folders = local_folders
         ours, theirs = socket.socketpair()
-        paths = [_PACKAGES_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [_PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - the same interpreter and package
                 [sys.executable, "-c", f"from {server.__name__} import main; main()", str(theirs.fileno())],
@@ -57,7 +57,7 @@ class QueryProcess:
         """Compute a query. Raise `NotNativeError` if DuckDB fails, or if the process ends."""
         try:
             self._connection.send_bytes(pickle.dumps(function))
-            reply = self._connection.recv()
+            reply: SentRows | StoredRows | NotNativeError | str = self._connection.recv()
         except (EOFError, OSError):
             raise NotNativeError(f"its process ended with code {self._process.wait()}") from None
         if isinstance(reply, NotNativeError):
@@ -84,9 +84,13 @@ class _IdleProcesses:
     """The processes that compute nothing. Thread-safe."""
 
     def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """Forget all processes: a forked process of the user's must not send queries to them."""
         self._lock = threading.Lock()
         self._processes: list[QueryProcess] = []
-        os.register_at_fork(after_in_child=self.__init__)  # type: ignore[misc]  # a forked process shares none of them
 
     def take(self, local_folders: str) -> QueryProcess:
         """Return an idle process for these local directories, or a new one."""
@@ -113,10 +117,8 @@ _IDLE = _IdleProcesses()
 def is_available(bridge: Bridge) -> bool:
     """Whether a process beside the driver can replace a task of Spark: the same machine, interpreter and limits."""
     context = bridge.spark.sparkContext
-    workers = shutil.which(str(context.pythonExec)) or ""
-    is_same_python = os.path.realpath(workers) == os.path.realpath(sys.executable) and (
-        os.path.dirname(workers) == os.path.dirname(sys.executable)  # the same virtual environment
-    )
+    workers, driver = Path(shutil.which(str(context.pythonExec)) or ""), Path(sys.executable)
+    is_same_python = workers.parent == driver.parent and workers.resolve() == driver.resolve()
     has_limit = context._conf.contains(_PYTHON_MEMORY)
     return os.name == "posix" and jobs.is_local(bridge) and is_same_python and not has_limit
 

@@ -48,8 +48,8 @@ class NativePlan:
 
     `has_late_values` says whether Spark computes, above an aggregate, values that may fail for rows that a filter or
     join further above drops. Spark must not compute these values before that operator. `_normalized` is the normalized
-    plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`. `_final_order` is the clause that sorts
-    the rows of the only part if the plan is a sort of them, and None otherwise.
+    plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`. `_final_order` is the clause
+    that sorts the rows of the only part if the plan is a sort of them, and None otherwise.
     """
 
     plan: LogicalPlan
@@ -112,22 +112,21 @@ class NativePlan:
         if self._has_slow_rest or not process.is_available(bridge):
             return self._exchanged_leaf(function, part, subplan, is_checked=is_checked)
         if self._final_order is not None:
-            function = replace(function, sql=f"SELECT * FROM ({part.sql}){self._final_order}")
+            function = replace(function, sql=f"SELECT * FROM ({part.sql}){self._final_order}")  # noqa: S608 - quoted
         with process.computed_rows(bridge, function) as rows:
             if isinstance(rows, StoredRows):
                 return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
-        decoder, batches = bridge.helper("NativeDecoder", on_executors=True), list(rows.batches)
-        if self._is_root:
-            relation = decoder.relation(batches, subplan.output)
-            if is_checked:
-                check_rows(_subject(part), rows.count, int(relation.data().length()))
-            return LogicalPlan(bridge, relation)
-        context = bridge.spark.sparkContext._jsc.sc()
-        decoded = InternalRows(bridge, decoder.rows(context, batches, subplan.output))
+        batches, output = list(rows.batches), subplan.output
+        relation = LogicalPlan(bridge, bridge.helper("NativeDecoder", on_executors=True).relation(batches, output))
         if is_checked:
-            check_rows(_subject(part), rows.count, verification.count_rows(decoded))
-        statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else None
-        return rdd_leaf(bridge.session, subplan.output, decoded, statistics=statistics)
+            check_rows(_subject(part), rows.count, int(relation._handle.data().length()))
+        if self._is_root:
+            return relation
+        # As a single task, so that the operators above need no exchange.
+        context = bridge.spark.sparkContext._jsc.sc()
+        task = bridge.helper("NativeDecoder", on_executors=True).rows(context, batches, output)
+        statistics = Statistics(bridge, (subplan if self.has_late_values else relation)._handle.stats())
+        return rdd_leaf(bridge.session, output, InternalRows(bridge, task), statistics=statistics)
 
     def _exchanged_leaf(
         self, function: QueryFunction | StoredRows, part: QueryFunction, subplan: LogicalPlan, *, is_checked: bool

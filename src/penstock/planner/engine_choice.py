@@ -209,7 +209,7 @@ def _too_large_reason(query: EngineQuery, threshold: int, limit: int | None) -> 
 def _single_task_reason(query: EngineQuery, threads: int, limit: int | None) -> str:
     """Return why a single task should compute a query that is not small."""
     if limit is None:
-        return f"one process of Spark has all cores ({threads}), so a task can use them and shuffles only its result"
+        return f"one process of Spark has all cores ({threads}), so a task can use them and shuffles at most its result"
     size = show_bytes(query.size_in_bytes)
     return f"its {size} do not exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
 

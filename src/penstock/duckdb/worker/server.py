@@ -60,8 +60,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the driver, too, which decides what ends
     connection = Connection(int(sys.argv[1]))
     threading.Thread(target=_exit_with_driver, args=(connection.fileno(),), daemon=True).start()
-    import duckdb  # noqa: F401 - imported before the first query arrives
     import pyarrow as pa  # noqa: F401
+
+    import duckdb  # noqa: F401 - imported before the first query arrives
 
     while True:
         try:
