@@ -25,10 +25,10 @@ from penstock.planner.engine_choice import (
     computes_small_queries,
     has_job_options,
 )
-from penstock.sizing.single_task import MIN_EXCHANGES
+from penstock.sizing.single_task import min_exchanges
 from penstock.spark.bridge.jvm import Bridge
 from penstock.spark.bridge.session import embedded_session
-from penstock.spark.run import query_hook
+from penstock.spark.run import jobs, query_hook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def install(
         threshold,
         JOB_OPTION_PREFIXES,
         delegates_small=has_settings,
-        min_exchanges=MIN_EXCHANGES,
+        min_exchanges=min_exchanges(is_local=jobs.is_local(bridge)),
         engine=None if engine is None else engine.whole_query_predicate(bridge),
         has_sink_options=has_sink_options,
     )

@@ -14,7 +14,7 @@ from penstock.planner.draft import DraftChoice
 from penstock.planner.plan import SparkPlan
 from penstock.planner.sinks import config_of, sink_options
 from penstock.planner.whole_queries import NativeQuery, SparkQuery, TaskResources
-from penstock.sizing.single_task import MIN_EXCHANGES, largest_single_task_input
+from penstock.sizing.single_task import largest_single_task_input, min_exchanges
 from penstock.spark.plans import catalyst
 from penstock.spark.plans.dataframes import hints_and_options
 from penstock.spark.plans.logical_plan import MAX_ESTIMATE_BYTES, LogicalPlan
@@ -156,7 +156,7 @@ class EngineChoice:
         if not _allows_native(self._bridge, self._config):
             is_set = self._config.get(NATIVE) is not None
             return f"{NATIVE.key} is off" if is_set else f"{NATIVE.key} is not set, and Spark does not run locally"
-        if exchange_count(self._plan) < MIN_EXCHANGES:
+        if exchange_count(self._plan) < min_exchanges(is_local=jobs.is_local(self._bridge)):
             return "it needs few exchanges"
         engine = native_engine()
         if engine is None:

@@ -7,12 +7,17 @@ BYTES_PER_CORE_SECOND = 100_000_000
 OVERHEAD_SECONDS = 1.0
 """Minimum seconds of a query that runs in several steps, each planned and started separately (measured with TPC-H)."""
 
-MIN_EXCHANGES = 2.0
-"""The minimum number of exchanges with which a small query runs in DuckDB instead of Spark.
+_MIN_EXCHANGES_OF_TASK = 2.0
+"""TPC-DS at scale 0.1 on two cores, in tasks of Spark: 83 queries have at least 2 exchanges, and 10 of them become
+slower (geometric mean of all speedups 1.84). With a limit of 3: 50 queries, 8 slower (1.56); without a limit: 97
+queries, 16 slower (1.79)."""
+_MIN_EXCHANGES_OF_PROCESS = 1.0
+"""A process beside the driver needs no Spark job, which costs about as much as an exchange."""
 
-TPC-DS at scale 0.1 on two cores: 83 queries have at least 2 exchanges, and 10 of them become slower (geometric mean of
-all speedups 1.84). With a limit of 3: 50 queries, 8 slower (1.56); without a limit: 97 queries, 16 slower (1.79).
-"""
+
+def min_exchanges(*, is_local: bool) -> float:
+    """Return the number of exchanges from which a small query runs in DuckDB instead of Spark."""
+    return _MIN_EXCHANGES_OF_PROCESS if is_local else _MIN_EXCHANGES_OF_TASK
 
 
 def largest_single_task_input(executor_cores: int, cores: int) -> int | None:
