@@ -299,8 +299,9 @@ def test_a_single_task_computes_the_query(spark: SparkSession, env: Environment)
 SMALL = {
     "SELECT b, count(*) FROM t GROUP BY b ORDER BY b": True,
     "SELECT b, count(*) FROM t JOIN (SELECT i8, max(i16) FROM t GROUP BY i8) USING (i8) GROUP BY b": True,
-    "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 3": False,  # Spark exchanges rows once
-    "SELECT b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": False,  # Spark broadcasts u
+    "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 3": True,  # Spark exchanges rows once
+    "SELECT b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": True,  # Spark broadcasts u
+    "SELECT b, i8 FROM t ORDER BY b, i8, i16 LIMIT 3": False,  # Spark exchanges no rows
     "SELECT i8 FROM t ORDER BY i8": False,
     "SELECT /*+ MERGE(u) */ b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b ORDER BY b": False,
     "SELECT b, skewness(i8) FROM t GROUP BY b ORDER BY b": False,  # an unsupported function

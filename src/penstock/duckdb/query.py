@@ -49,7 +49,7 @@ class NativePlan:
     `has_late_values` says whether Spark computes, above an aggregate, values that may fail for rows that a filter or
     join further above drops. Spark must not compute these values before that operator. `_normalized` is the normalized
     plan (``NativeNormalization.java``), and the parts replace its subplans `_subplans`. `_final_order` is the clause
-    that sorts the rows of the only part if the plan is a sort of them, and None otherwise.
+    that sorts the rows of the only part if the plan is a sort of them, or of some of their columns; otherwise None.
     """
 
     plan: LogicalPlan
@@ -116,17 +116,19 @@ class NativePlan:
         with process.computed_rows(bridge, function) as rows:
             if isinstance(rows, StoredRows):
                 return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
-        batches, output = list(rows.batches), subplan.output
-        relation = LogicalPlan(bridge, bridge.helper("NativeDecoder", on_executors=True).relation(batches, output))
+        batches, columns = list(rows.batches), subplan.output
+        output = LogicalPlan(bridge, self._normalized).output if self._is_root else columns
+        decoded = bridge.helper("NativeDecoder", on_executors=True).relation(batches, columns, output)
+        relation = LogicalPlan(bridge, decoded)
         if is_checked:
-            check_rows(_subject(part), rows.count, int(relation._handle.data().length()))
+            check_rows(_subject(part), rows.count, int(decoded.data().length()))
         if self._is_root:
             return relation
         # As a single task, so that the operators above need no exchange.
         context = bridge.spark.sparkContext._jsc.sc()
-        task = bridge.helper("NativeDecoder", on_executors=True).rows(context, batches, output)
+        task = bridge.helper("NativeDecoder", on_executors=True).rows(context, batches, columns)
         statistics = Statistics(bridge, (subplan if self.has_late_values else relation)._handle.stats())
-        return rdd_leaf(bridge.session, output, InternalRows(bridge, task), statistics=statistics)
+        return rdd_leaf(bridge.session, columns, InternalRows(bridge, task), statistics=statistics)
 
     def _exchanged_leaf(
         self, function: QueryFunction | StoredRows, part: QueryFunction, subplan: LogicalPlan, *, is_checked: bool

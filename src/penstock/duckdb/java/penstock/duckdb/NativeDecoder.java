@@ -2,8 +2,10 @@ package penstock.duckdb;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Function;
 
 import org.apache.spark.SparkContext;
@@ -49,20 +51,27 @@ public final class NativeDecoder implements Function<Object, Object> {
     @Override
     public Object apply(Object arguments) {
         RDD<Object> batches = (RDD<Object>) ((List<?>) arguments).get(0);
-        Object decoder = decoder((Seq<?>) ((List<?>) arguments).get(1));
+        Seq<?> columns = (Seq<?>) ((List<?>) arguments).get(1);
+        Object decoder = decoder(columns, columns);
         return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoder, true).rdd();
     }
 
-    private static BatchDecoder decoder(Seq<?> columns) {
+    /** Returns a decoder of batches of columns, which returns only those of the output. */
+    private static BatchDecoder decoder(Seq<?> columns, Seq<?> output) {
         List<StructField> fields = new ArrayList<>();
-        List<Expression> values = new ArrayList<>();
+        Map<Object, Object> valuesByColumn = new HashMap<>();
         for (Object column : CollectionConverters.asJava(columns)) {
             DataType type = ((Attribute) column).dataType();
             boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= MAX_LONG_DIGITS;
             DataType batchType = isLong ? DataTypes.LongType : type;
             Expression value = new BoundReference(fields.size(), batchType, true);
-            values.add(isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
+            valuesByColumn.put(((Attribute) column).exprId(),
+                    isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
             fields.add(DataTypes.createStructField("c" + fields.size(), batchType, true));
+        }
+        List<Expression> values = new ArrayList<>();
+        for (Object column : CollectionConverters.asJava(output)) {
+            values.add((Expression) valuesByColumn.get(((Attribute) column).exprId()));
         }
         return new BatchDecoder(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
     }
@@ -73,15 +82,15 @@ public final class NativeDecoder implements Function<Object, Object> {
         return (RDD<Object>) apply(Arrays.asList(new JavaSparkContext(context).parallelize(exchanged(batches), 1).rdd(), columns));
     }
 
-    /** Returns the rows of batches that the driver holds, as a plan that runs no task. */
+    /** Returns the rows of batches that the driver holds, as a plan that runs no task and returns only the columns of the output. */
     @SuppressWarnings("unchecked")
-    public LocalRelation relation(List<?> batches, Seq<?> columns) {
+    public LocalRelation relation(List<?> batches, Seq<?> columns, Seq<?> output) {
         List<InternalRow> rows = new ArrayList<>();
-        Iterator<Object> decoded = decoder(columns).call(exchanged(batches).iterator());
+        Iterator<Object> decoded = decoder(columns, output).call(exchanged(batches).iterator());
         while (decoded.hasNext()) {
             rows.add(((InternalRow) decoded.next()).copy());
         }
-        return new LocalRelation((Seq<Attribute>) columns, PythonUtils.toSeq(rows), false, Option.empty());
+        return new LocalRelation((Seq<Attribute>) output, PythonUtils.toSeq(rows), false, Option.empty());
     }
 
     /** Returns batches in the form of exchanged rows. */

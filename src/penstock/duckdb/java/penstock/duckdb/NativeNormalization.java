@@ -91,6 +91,12 @@ final class NativeNormalization {
         if (Catalyst.name(normalized).equals("WindowGroupLimit")) { // the filter above drops the same rows
             return Catalyst.onlyChild(normalized);
         }
+        Project selection = NativeWindows.selectionOfFirstRows(normalized);
+        if (selection != null) { // as in Spark, which computes its values for the first rows only
+            LogicalPlan firstRows = NativeWindows.withoutSelection(normalized);
+            Object sorted = NativeWindows.sortOfFirstRows(firstRows).withNewChildren(Catalyst.seq(firstRows));
+            return new Project(selection.projectList(), (LogicalPlan) sorted);
+        }
         Sort sort = NativeWindows.sortOfFirstRows(normalized);
         if (sort != null) {
             return (LogicalPlan) (Object) sort.withNewChildren(Catalyst.seq(normalized));

@@ -51,9 +51,10 @@ public final class NativeQueries implements Predicate<Object> {
                 "has_late_values", NativeNormalization.hasLateValues(normalized, search.roots, false)), handles);
     }
 
-    /** Returns the clause that sorts the rows of the only part as the plan does; null if the plan is no sort of them. */
+    /** Returns the clause that sorts the rows of the only part as the plan does; null if the plan is no sort of them, possibly of fewer columns. */
     private static String finalOrder(LogicalPlan plan, List<?> parts) {
-        Sort sort = plan instanceof Sort ? (Sort) plan : null;
+        LogicalPlan sorted = Catalyst.isPruning(plan) ? Catalyst.onlyChild(plan) : plan;
+        Sort sort = sorted instanceof Sort ? (Sort) sorted : null;
         if (sort == null || !sort.global() || parts.size() != 1 || parts.get(0) != sort.child()) {
             return null;
         }

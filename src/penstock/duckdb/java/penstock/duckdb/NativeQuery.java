@@ -35,7 +35,7 @@ final class NativeQuery {
     final String sql;
     /** The scans of its tables, which are named ``scan_0`` and so on in the query. */
     final List<Object> scans = new ArrayList<>();
-    /** Whether the plan has joins or aggregates, whose exchanges DuckDB saves. Exchanges of windows do not count. */
+    /** Whether the plan has joins, aggregates or first rows, whose exchanges DuckDB saves. Exchanges of windows do not count. */
     boolean needsExchange;
     final NativeResults results; // the intermediate results that the query reads
     /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
@@ -179,6 +179,7 @@ final class NativeQuery {
         }
         Sort sort = NativeWindows.sortOfFirstRows(plan);
         if (sort != null) {
+            needsExchange = true;
             return NativeWindows.firstRows((GlobalLimit) plan, sort, ofDroppable(sort.child()));
         }
         if (plan instanceof Window) {

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Offset;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
@@ -122,10 +123,28 @@ final class NativeWindows {
 
     /** Returns the sort of which a plan returns the first rows, possibly after an offset; null for other plans. */
     static Sort sortOfFirstRows(LogicalPlan plan) {
+        LogicalPlan limited = limited(plan);
+        return limited instanceof Sort && ((Sort) limited).global() ? (Sort) limited : null;
+    }
+
+    /** Returns the projection between the limit and the sort of a plan that returns first rows; null for other plans. */
+    static Project selectionOfFirstRows(LogicalPlan plan) {
+        LogicalPlan limited = limited(plan);
+        LogicalPlan sort = limited instanceof Project ? ((Project) limited).child() : null;
+        return sort instanceof Sort && ((Sort) sort).global() ? (Project) limited : null;
+    }
+
+    /** Returns a plan that returns first rows without the projection between its limits and its sort. */
+    static LogicalPlan withoutSelection(LogicalPlan plan) {
+        LogicalPlan child = Catalyst.onlyChild(plan);
+        return (LogicalPlan) (Object) plan.withNewChildren(Catalyst.seq(child instanceof Project ? ((Project) child).child() : withoutSelection(child)));
+    }
+
+    /** Returns the plan below limits and an offset, null if a plan has none. */
+    private static LogicalPlan limited(LogicalPlan plan) {
         LogicalPlan below = plan instanceof GlobalLimit ? ((GlobalLimit) plan).child() : null;
         below = below instanceof Offset ? ((Offset) below).child() : below;
-        below = below instanceof LocalLimit ? ((LocalLimit) below).child() : null;
-        return below instanceof Sort && ((Sort) below).global() ? (Sort) below : null;
+        return below instanceof LocalLimit ? ((LocalLimit) below).child() : null;
     }
 
     /** Returns the first rows of a query in a sort order; see `sortOfFirstRows`. */
