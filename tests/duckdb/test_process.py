@@ -22,6 +22,7 @@ from penstock.duckdb.worker.columns import Column
 from penstock.duckdb.worker.engine import NotNativeError
 from penstock.duckdb.worker.query import QueryFunction
 from penstock.duckdb.worker.server import SentRows, StoredRows
+from penstock.errors import JobError
 from penstock.spark.bridge.jvm import Bridge
 from tests.support.equality import assert_same_rows
 from tests.support.paths import ROOT
@@ -160,6 +161,29 @@ def test_a_small_result_needs_no_task_of_spark(spark: SparkSession, table: str, 
     assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
     assert computed_by_duckdb(env.last_job)
     assert stages(spark, env.last_job) == []
+
+
+@pytest.mark.usefixtures("in_task")
+@pytest.mark.parametrize("sql", SMALL_RESULTS)
+def test_a_task_of_spark_returns_the_same_rows(spark: SparkSession, table: str, sql: str) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+    assert computed_by_duckdb(env.last_job)
+    assert stages(spark, env.last_job) != []
+
+
+def test_lost_rows_are_detected(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute = QueryProcess.compute
+
+    def without_batches(server: QueryProcess, function: QueryFunction) -> SentRows:
+        rows = compute(server, function)
+        assert isinstance(rows, SentRows)
+        return SentRows((), rows.count)
+
+    monkeypatch.setattr(QueryProcess, "compute", without_batches)
+    env = Environment(spark, config=CONFIG | {"execution.verify": True}, progress=False)
+    with pytest.raises(JobError, match="VerificationError: the result of DuckDB for table must have 7 rows"):
+        env.collect(spark.sql(SMALL_RESULT))
 
 
 def test_a_small_result_is_written_to_a_single_file(spark: SparkSession, table: str, tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_a_single_task_computes_the_query(spark: SparkSession, env: Environment)
     assert "t, u" in vertex.vertex.name
 
 
-# Queries of small tables, and whether DuckDB computes them: two exchanges cost more than a DuckDB task.
+# Queries of small tables, and whether DuckDB computes them: in local mode, an exchange costs more than that.
 SMALL = {
     "SELECT b, count(*) FROM t GROUP BY b ORDER BY b": True,
     "SELECT b, count(*) FROM t JOIN (SELECT i8, max(i16) FROM t GROUP BY i8) USING (i8) GROUP BY b": True,
@@ -358,7 +358,7 @@ def test_verification_does_not_change_the_engine(
         assert (comparison.verdict, comparison.engine) == (Verdict.EQUAL, Engine.NATIVE)
 
 
-@pytest.mark.usefixtures("rows")
+@pytest.mark.usefixtures("rows", "in_task")
 def test_a_lost_row_of_duckdb_is_detected(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     query_batches = query_module.query_batches
     monkeypatch.setattr(query_module, "query_batches", lambda *args: (batch.slice(1) for batch in query_batches(*args)))
@@ -368,7 +368,7 @@ def test_a_lost_row_of_duckdb_is_detected(spark: SparkSession, monkeypatch: pyte
         env.collect(df)
 
 
-@pytest.mark.usefixtures("rows")
+@pytest.mark.usefixtures("rows", "in_task")
 def test_an_unread_part_of_the_result_is_detected(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -561,7 +561,7 @@ def test_a_delegated_query(spark: SparkSession, rows: Path) -> None:
     assert any(decision.chosen == SINGLE_DUCKDB_TASK for decision in RECENT[-1].decisions)
 
 
-@pytest.mark.usefixtures("rows")
+@pytest.mark.usefixtures("rows", "in_task")
 def test_a_worker_that_dies(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(QueryFunction):
         def __call__(self, batches: object) -> object:  # type: ignore[override]
