@@ -31,6 +31,8 @@ from tests.support.stages import computed_by_duckdb, stages
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LIMIT = 1 << 20
+ONE = "SELECT 1::BIGINT AS n"
 ENDLESS = "SELECT count(*) AS n FROM range(1000000000) a, range(1000000000) b"
 
 
@@ -47,33 +49,52 @@ def server(tmp_path: Path) -> Iterator[QueryProcess]:
 
 def test_few_rows_are_sent(server: QueryProcess, tmp_path: Path) -> None:
     for rows in (3, 0):
-        answer = server.compute(query(f"SELECT CAST(range AS BIGINT) AS n FROM range({rows})"))
+        answer = server.compute(query(f"SELECT CAST(range AS BIGINT) AS n FROM range({rows})"), LIMIT)
         assert isinstance(answer, SentRows)
         assert (answer.count, len(answer.batches)) == (rows, min(rows, 1))
     assert [file.name for file in tmp_path.iterdir()] == ["penstock-duckdb.ledger"]
 
 
 def test_many_rows_are_stored_until_they_are_released(server: QueryProcess) -> None:
-    rows = server.compute(query("SELECT CAST(range AS BIGINT) AS n FROM range(1000000)"))
+    rows = server.compute(query("SELECT CAST(range AS BIGINT) AS n FROM range(100000)"), LIMIT)
     assert isinstance(rows, StoredRows)
-    assert sum(batch.num_rows for batch in rows(iter(()))) == 1_000_000
-    server.release()
-    assert isinstance(server.compute(query("SELECT 1::BIGINT AS n")), SentRows)
+    assert sum(batch.num_rows for batch in rows(iter(()))) == 100_000
+    assert server.release()
+    assert isinstance(server.compute(query(ONE), LIMIT), SentRows)
     assert not Path(rows.path).parent.exists()
+
+
+def test_the_limit_counts_the_bytes_of_rows_in_the_jvm(server: QueryProcess) -> None:
+    flags = QueryFunction("SELECT range > 9 AS b FROM range(100000)", (), (Column("b", "boolean"),), (), 64 << 20)
+    assert isinstance(server.compute(flags, 2_000_000), StoredRows)
+    server.release()
+    assert isinstance(server.compute(flags, 3_000_000), SentRows)
+
+
+def test_a_process_that_fails_after_its_answer_sends_no_second_answer(server: QueryProcess) -> None:
+    rows = server.compute(query("SELECT CAST(range AS BIGINT) AS n FROM range(100000)"), LIMIT)
+    assert isinstance(rows, StoredRows)
+    lock = Path(str(Path(rows.path).parent) + ".lock")
+    lock.unlink()
+    lock.mkdir()  # the process cannot remove it
+    server.release()
+    with pytest.raises(NotNativeError, match="its process ended with code 1"):
+        server.compute(query(ONE), LIMIT)
+    assert not server.release()
 
 
 def test_errors_are_raised_in_the_driver(server: QueryProcess) -> None:
     for sql, message in (("SELECT error('odd') AS n", "odd"), ("SELECT 'text' AS n", "text")):
         with pytest.raises(NotNativeError, match=message):
-            server.compute(query(sql))
-    assert isinstance(server.compute(query("SELECT 1::BIGINT AS n")), SentRows)
+            server.compute(query(sql), LIMIT)
+    assert isinstance(server.compute(query(ONE), LIMIT), SentRows)
 
 
 def test_a_killed_process_is_an_error(server: QueryProcess) -> None:
     timer = threading.Timer(0.5, server.kill)
     timer.start()
     with pytest.raises(NotNativeError, match="its process ended with code -9"):
-        server.compute(query(ENDLESS))
+        server.compute(query(ENDLESS), LIMIT)
     assert not server.is_running()
 
 
@@ -84,7 +105,7 @@ def test_the_process_ends_with_the_driver(tmp_path: Path) -> None:
         "from tests.duckdb.test_process import ENDLESS, query\n"
         "from penstock.duckdb.process import QueryProcess\n"
         "server = QueryProcess(sys.argv[1])\n"
-        "threading.Thread(target=server.compute, args=[query(ENDLESS)], daemon=True).start()\n"
+        "threading.Thread(target=server.compute, args=[query(ENDLESS), 1000], daemon=True).start()\n"
         "print(server._process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -129,7 +150,8 @@ def test_workers_of_another_interpreter_use_a_task(spark: SparkSession, monkeypa
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = str(tmp_path_factory.mktemp("process") / "table")
-    spark.range(0, 300_000, 1, 2).selectExpr("id", "id % 7 AS k", "CAST(id AS decimal(12,2)) AS d").write.parquet(path)
+    columns = "id", "id % 7 AS k", "CAST(id AS decimal(12,2)) AS d", "IF(id % 2 = 0, -0.0D, id / 4D) AS f"
+    spark.range(0, 300_000, 1, 2).selectExpr(*columns).write.parquet(path)
     spark.read.parquet(path).createOrReplaceTempView("process_rows")
     yield path
     spark.catalog.dropTempView("process_rows")
@@ -150,6 +172,8 @@ SMALL_RESULTS = (
     "SELECT k, k AS j, sum(d) FROM process_rows GROUP BY k ORDER BY max(id) LIMIT 3",
     "SELECT d, k FROM process_rows ORDER BY k DESC, id LIMIT 5 OFFSET 2",
     "SELECT id FROM process_rows WHERE d > 7 ORDER BY -d LIMIT 5",
+    "SELECT id, f FROM process_rows ORDER BY f, id LIMIT 3",
+    "SELECT k, max(f) FROM process_rows WHERE id % 2 = 0 GROUP BY k ORDER BY max(f), k",
     "SELECT k, sum(d) / (k - 3) FROM process_rows GROUP BY k HAVING k <> 3 ORDER BY k",
     "SELECT k, sum(id) / (max(k) - 3) FROM process_rows GROUP BY k HAVING max(k) <> 3 AND count(*) > 1 ORDER BY k",
 )
@@ -158,7 +182,7 @@ SMALL_RESULTS = (
 @pytest.mark.parametrize("sql", SMALL_RESULTS)
 def test_a_small_result_needs_no_task_of_spark(spark: SparkSession, table: str, sql: str) -> None:
     env = Environment(spark, config=CONFIG, progress=False)
-    assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+    assert str(env.collect(spark.sql(sql))) == str(spark.sql(sql).collect())  # also the sign of zero
     assert computed_by_duckdb(env.last_job)
     assert stages(spark, env.last_job) == []
 
@@ -167,7 +191,7 @@ def test_a_small_result_needs_no_task_of_spark(spark: SparkSession, table: str, 
 @pytest.mark.parametrize("sql", SMALL_RESULTS)
 def test_a_task_of_spark_returns_the_same_rows(spark: SparkSession, table: str, sql: str) -> None:
     env = Environment(spark, config=CONFIG, progress=False)
-    assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+    assert str(env.collect(spark.sql(sql))) == str(spark.sql(sql).collect())  # also the sign of zero
     assert computed_by_duckdb(env.last_job)
     assert stages(spark, env.last_job) != []
 
@@ -175,8 +199,8 @@ def test_a_task_of_spark_returns_the_same_rows(spark: SparkSession, table: str, 
 def test_lost_rows_are_detected(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compute = QueryProcess.compute
 
-    def without_batches(server: QueryProcess, function: QueryFunction) -> SentRows:
-        rows = compute(server, function)
+    def without_batches(server: QueryProcess, function: QueryFunction, limit: int) -> SentRows:
+        rows = compute(server, function, limit)
         assert isinstance(rows, SentRows)
         return SentRows((), rows.count)
 
@@ -198,6 +222,6 @@ def test_a_small_result_is_written_to_a_single_file(spark: SparkSession, table: 
 def test_a_large_result_passes_through_an_exchange(spark: SparkSession, table: str) -> None:
     env = Environment(spark, config=CONFIG, progress=False)
     sql = "SELECT id, max(k) AS k, max(d) AS d FROM process_rows GROUP BY id ORDER BY id DESC"
-    assert env.collect(spark.sql(sql)) == spark.sql(sql).collect()
+    assert str(env.collect(spark.sql(sql))) == str(spark.sql(sql).collect())  # also the sign of zero
     assert computed_by_duckdb(env.last_job)
     assert stages(spark, env.last_job) != []

@@ -86,7 +86,7 @@ def test_no_part_of_a_declined_query_is_delegated(served: SparkSession, run: Cal
 
 def test_small_queries_are_declined_unless_configured(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(100).write.parquet(str(tmp_path / "t"))
-    with penstock.enabled(spark) as session:
+    with penstock.enabled(spark, config={"execution.native": False}) as session:
         before = len(RECENT)
         small = session.read.parquet(str(tmp_path / "t"))
         assert len(small.groupBy("id").count().collect()) == 100

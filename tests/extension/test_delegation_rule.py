@@ -77,7 +77,7 @@ def test_the_threshold_of_a_session(df: DataFrame, threshold: str, expected: str
     """The table has a few kilobytes."""
     option = "spark.penstock.execution.batch.adaptive.whole-query-threshold"
     with with_settings(df.sparkSession, {option: threshold}):
-        assert changed_counts(df.sparkSession, QUERIES["group"][0], df, {}) == {expected}
+        assert changed_counts(df.sparkSession, QUERIES["group"][0], df, {"execution.native": False}) == {expected}
 
 
 def test_without_adaptive_execution(df: DataFrame) -> None:

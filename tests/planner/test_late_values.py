@@ -59,6 +59,10 @@ REMOVED = {
         f"select k, v, u, w from (select k, {QUOTIENT}, 1 + {QUOTIENT.replace('as v', 'as u')} from t group by k)"
         " join medium using (k)"
     ),
+    "a filter below a broadcast table": (
+        "select k, v, w from (select k, sum(id) / max(if(k = 49, 0, 1)) as v, count(*) as c from t group by k"
+        f" having count(*) < 500) join {SMALL.format('small')} using (k)"
+    ),
     "no aggregate function": f"select k, v from (select k, 10 / (k - 49) as v from t group by k) join {SMALL.format('small')} using (k)",
     "two levels": (
         f"select k, max(v) from (select k, x, {QUOTIENT}, max(k) as m from t group by k, x) where m <> 49"
@@ -179,3 +183,13 @@ def test_only_values_that_may_fail_and_be_removed_become_a_projection(spark: Spa
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), spark.sql(query)))
     names = [node.name for node in with_late_values(plan).walk()]
     assert names[: names.index("Aggregate") + 1] == CHANGED[query]
+
+
+def test_a_filter_of_a_random_value_removes_the_rows_of_this_value(spark: SparkSession) -> None:
+    """The filter must not be computed with another random value than the result."""
+    random = "cast(java_method('java.lang.Math', 'random') as double)"
+    sql = f"select * from (select id, 1 / ({random} + count(x) - count(x)) as v from t group by id) where v > 2"
+    with penstock.enabled(spark, config=OFF | BY_DUCKDB):
+        rows = spark.sql(sql).collect()
+    assert len(rows) > 0
+    assert [row for row in rows if row.v <= 2] == []

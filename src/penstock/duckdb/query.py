@@ -38,6 +38,10 @@ _SUBPARTITIONS = 8
 _SINGLE_TASK_BYTES = 16 << 20
 """Up to this size, a single task reads a result, so the operators above need no exchange. It is less than Spark's
 advisory size of 64 MiB, because results are compressed better than Spark's rows."""
+_SENT_BYTES = 4 << 20
+"""Up to this size in the JVM, the driver gets a result directly: an exchange takes as long as the transfer."""
+_SENT_BYTES_TO_TASK = 512 << 10
+"""The same for a result that Spark processes in a task, as Spark warns of tasks with more than 1000 KiB."""
 _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 """Substrings of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
@@ -113,7 +117,8 @@ class NativePlan:
             return self._exchanged_leaf(function, part, subplan, is_checked=is_checked)
         if self._final_order is not None:
             function = replace(function, sql=f"SELECT * FROM ({part.sql}){self._final_order}")  # noqa: S608 - quoted
-        with process.computed_rows(bridge, function) as rows:
+        limit = _SENT_BYTES if self._is_root else _SENT_BYTES_TO_TASK
+        with process.computed_rows(bridge, function, limit) as rows:
             if isinstance(rows, StoredRows):
                 return self._exchanged_leaf(rows, part, subplan, is_checked=is_checked)
         batches, columns = list(rows.batches), subplan.output

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
-import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from penstock.duckdb.worker.query import QueryFunction
 
-SENT_BYTES = 4 << 20
-"""Up to this size, the driver receives the rows themselves: Spark's exchange takes as long as their transfer."""
+_ROW_BYTES, _VALUE_BYTES = 16, 8
+"""Bytes of a row in the JVM, and of each of its values, beside the bytes in Arrow."""
 _RESULT_FILE = "rows.arrow"
 
 
@@ -56,27 +55,30 @@ class StoredRows:
 
 
 def main() -> None:
-    """Compute the queries that arrive over the connection whose descriptor is the first argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the driver, too, which decides what ends
-    connection = Connection(int(sys.argv[1]))
-    threading.Thread(target=_exit_with_driver, args=(connection.fileno(),), daemon=True).start()
+    """Compute the queries that arrive over a connection; the arguments are two descriptors, see `QueryProcess`."""
+    connection, lifeline = Connection(int(sys.argv[1])), int(sys.argv[2])
+    threading.Thread(target=_exit_with_driver, args=(lifeline,), daemon=True).start()
     import pyarrow as pa  # noqa: F401
 
     import duckdb  # noqa: F401 - imported before the first query arrives
 
     while True:
         try:
-            function: QueryFunction = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent process
+            function, limit = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent process
         except EOFError:
             return
-        try:
-            _send_rows(connection, function)
-        except Exception as error:  # noqa: BLE001 - raised again in the driver
-            connection.send(error if isinstance(error, NotNativeError) else repr(error))
+        with ExitStack() as until_sent:
+            try:
+                reply: SentRows | StoredRows | NotNativeError | str = _rows(function, limit, until_sent)
+            except Exception as error:  # noqa: BLE001 - raised again in the driver
+                reply = error if isinstance(error, NotNativeError) else repr(error)
+            connection.send(reply)
+            if isinstance(reply, StoredRows):
+                connection.recv_bytes()  # the driver has read the rows
 
 
-def _send_rows(connection: Connection, function: QueryFunction) -> None:
-    """Send the rows of a query; store many rows until the driver has read them."""
+def _rows(function: QueryFunction, limit: int, until_sent: ExitStack) -> SentRows | StoredRows:
+    """Compute a query; more than `limit` bytes in the JVM are stored until `until_sent` is closed."""
     import pyarrow as pa
 
     first: list[pa.RecordBatch] = []
@@ -84,25 +86,20 @@ def _send_rows(connection: Connection, function: QueryFunction) -> None:
     batches = function(iter(()))
     for batch in batches:
         first.append(batch)
-        size += batch.nbytes
-        if size > SENT_BYTES:
+        size += batch.nbytes + batch.num_rows * (_ROW_BYTES + _VALUE_BYTES * batch.num_columns)
+        if size > limit:
             break
     else:
         messages = tuple(batch.serialize().to_pybytes() for batch in first)
-        connection.send(SentRows(messages, sum(batch.num_rows for batch in first)))
-        return
-    with workspace(0) as space:
-        path = Path(space.directory) / _RESULT_FILE
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, wire_schema(function.columns)) as writer:
-            for batch in (*first, *batches):
-                writer.write_batch(batch)
-        connection.send(StoredRows(str(path)))
-        connection.recv_bytes()
+        return SentRows(messages, sum(batch.num_rows for batch in first))
+    path = Path(until_sent.enter_context(workspace(0)).directory) / _RESULT_FILE
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, wire_schema(function.columns)) as writer:
+        for batch in (*first, *batches):
+            writer.write_batch(batch)
+    return StoredRows(str(path))
 
 
-def _exit_with_driver(descriptor: int) -> None:
-    """End this process when the driver's end of the connection is closed, even while DuckDB computes."""
-    poll = select.poll()
-    poll.register(descriptor, 0)  # only a closed connection is reported
-    poll.poll()
+def _exit_with_driver(lifeline: int) -> None:
+    """End this process when the driver's end of a pipe is closed, even while DuckDB computes."""
+    os.read(lifeline, 1)
     os._exit(1)

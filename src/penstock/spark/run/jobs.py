@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -26,8 +27,10 @@ from penstock.spark.bridge.settings import is_true, read_settings, thread_proper
 T = TypeVar("T")
 log = logging.getLogger("penstock.spark")
 
-_CANCELLABLE: dict[str, tuple[Callable[[], None], ...]] = {}
+_CANCELLABLE: dict[str, list[Callable[[], None]]] = {}
 """The functions that cancel work outside of Spark, by the tag of its vertex."""
+_CANCELLED: deque[str] = deque(maxlen=1000)
+"""The tags of the vertices that were cancelled last: a vertex may start such work afterwards."""
 _CANCELLABLE_LOCK = threading.Lock()
 _MEMORY = "spark.executor.memory"
 _RETAINED_TASKS = 100_000
@@ -105,8 +108,10 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
 
     `group` is their tag, and their job group unless the user has set another; then only running jobs are cancelled.
     """
-    for cancel in _CANCELLABLE.get(group, ()):
-        cancel()
+    with _CANCELLABLE_LOCK:
+        _CANCELLED.append(group)
+        for cancel in _CANCELLABLE.get(group, ()):
+            cancel()
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
     context.cancelJobsWithTag(group, reason)
@@ -116,27 +121,27 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
 def cancellable(bridge: Bridge, cancel: Callable[[], None]) -> Iterator[None]:
     """Call `cancel` if the vertex of this thread is cancelled during the block, which then raises.
 
-    For work that is not a Spark job. Raise `JobCancelledError` instead of any error of the cancelled block.
+    For work that is not a Spark job. Raise `JobCancelledError` if the vertex was cancelled, before or during the block.
     """
-    tag, is_cancelled = _vertex_tag(bridge), threading.Event()
-
-    def cancel_block() -> None:
-        is_cancelled.set()
-        cancel()
-
+    tag = _vertex_tag(bridge)
     with _CANCELLABLE_LOCK:
-        _CANCELLABLE[tag] = (*_CANCELLABLE.get(tag, ()), cancel_block)
+        _raise_if_cancelled(tag)
+        _CANCELLABLE.setdefault(tag, []).append(cancel)
     try:
         yield
     except Exception:
-        if is_cancelled.is_set():
-            raise JobCancelledError("the step was cancelled") from None
+        _raise_if_cancelled(tag)
         raise
     finally:
         with _CANCELLABLE_LOCK:
-            remaining = tuple(other for other in _CANCELLABLE.pop(tag) if other is not cancel_block)
-            if remaining:
-                _CANCELLABLE[tag] = remaining
+            _CANCELLABLE[tag].remove(cancel)
+            if not _CANCELLABLE[tag]:
+                del _CANCELLABLE[tag]
+
+
+def _raise_if_cancelled(tag: str) -> None:
+    if tag and tag in _CANCELLED:
+        raise JobCancelledError("the step was cancelled") from None
 
 
 def _vertex_tag(bridge: Bridge) -> str:

@@ -51,7 +51,7 @@ final class NativeNormalization {
         if (isPart(plan, parts)) {
             return false;
         }
-        if (mayDrop && plan instanceof Project && ((Project) plan).child() instanceof Aggregate
+        if (mayDrop && plan instanceof Project && withoutFilters(((Project) plan).child()) instanceof Aggregate
                 && !ExpressionSafety.cannotFail(((Project) plan).projectList())) {
             return true;
         }
@@ -119,11 +119,18 @@ final class NativeNormalization {
         }
         Map<Object, Object> values = new HashMap<>();
         for (Object element : Catalyst.each(project.projectList())) {
+            if (!((Expression) element).deterministic()) {
+                return filter; // the condition would use another value than the result
+            }
             if (element instanceof Alias) {
                 values.put(((Alias) element).exprId(), ((Alias) element).child());
             }
         }
         return new Project(project.projectList(), new Filter(withValues(filter.condition(), values), project.child()));
+    }
+
+    private static LogicalPlan withoutFilters(LogicalPlan plan) {
+        return plan instanceof Filter ? withoutFilters(((Filter) plan).child()) : plan;
     }
 
     /** Replaces columns by their values. */

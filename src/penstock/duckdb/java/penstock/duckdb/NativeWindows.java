@@ -115,7 +115,9 @@ final class NativeWindows {
             if (!ExpressionSafety.cannotFail(value)) {
                 throw new Declined("sorting by a value that may fail");
             }
-            keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
+            // Normalized also because DuckDB returns the key of a sort as its column, with -0.0 as 0.0.
+            String column = NativeTypes.normalized(NativeSql.of(value), value.dataType());
+            keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(column).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
         }
         return keys.toString();
@@ -150,10 +152,18 @@ final class NativeWindows {
     /** Returns the first rows of a query in a sort order; see `sortOfFirstRows`. */
     static String firstRows(GlobalLimit limit, Sort sort, String rows) throws Declined {
         Expression offset = limit.child() instanceof Offset ? ((Offset) limit.child()).offsetExpr() : null;
-        if (!(limit.limitExpr() instanceof Literal) || !(offset == null || offset instanceof Literal)) {
+        LocalLimit local = (LocalLimit) (offset == null ? limit.child() : Catalyst.onlyChild(limit.child()));
+        if (!(limit.limitExpr() instanceof Literal) || !(offset == null || offset instanceof Literal) || !(local.limitExpr() instanceof Literal)) {
             throw new Declined("a limit that is not constant");
         }
+        if (number(local.limitExpr()) != number(limit.limitExpr()) + (offset == null ? 0 : number(offset))) {
+            throw new Declined("a smaller limit in each task");
+        }
         return "SELECT * FROM (" + rows + ")" + orderBy(sort.order()) + " LIMIT " + limit.limitExpr() + (offset == null ? "" : " OFFSET " + offset);
+    }
+
+    private static long number(Expression literal) {
+        return ((Number) ((Literal) literal).value()).longValue();
     }
 
     /** Returns the frame of a window function, with constant numbers of rows. */
