@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock import Environment
+from penstock.duckdb import process
 from penstock.duckdb.worker.engine import NotNativeError
 from tests.support.native import include_small_tables
 
@@ -68,6 +69,7 @@ def run_without_fallback():
 
 with pytest.MonkeyPatch.context() as patch:
     include_small_tables(patch)
+    patch.setattr(process, "is_available", lambda _: False)  # queries in tasks of Spark
     threshold = "execution.batch.adaptive.whole-query-threshold"
     outcomes = {"part": run({threshold: 0, "execution.native": True}), "query": run({threshold: 1})}
     print(json.dumps(outcomes | {"elsewhere": run_without_fallback()}))
