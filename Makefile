@@ -15,7 +15,7 @@ VERSION ?= latest
 QUICK := not slow and not thorough
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs docs-site bench bench-real-life bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs docs-site bench bench-real-life bench-short bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -81,6 +81,9 @@ bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, without and with Duc
 bench-real-life: $(STAMP)  ## Compare with Spark on web analytics, groups, joins and JSON events, without and with DuckDB (ROWS=6000000 ROUNDS=3).
 	@$(BIN)/python bench/real_life.py --rows $(ROWS) --rounds $(ROUNDS)
 	@$(BIN)/python tools/make_docs.py
+
+bench-short: $(STAMP)  ## Compare with Spark on 184 queries over at most 30 MB (ROUNDS=3).
+	@$(BIN)/python bench/short_queries.py --rounds $(ROUNDS)
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
 	@$(BIN)/python bench/skew.py
