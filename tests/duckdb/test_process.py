@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMIT = 1 << 20
-ONE = "SELECT 1::BIGINT AS n"
+CONSTANT = "SELECT 1::BIGINT AS n"
 ENDLESS = "SELECT count(*) AS n FROM range(1000000000) a, range(1000000000) b"
 
 
@@ -60,7 +60,7 @@ def test_many_rows_are_stored_until_they_are_released(server: QueryProcess) -> N
     assert isinstance(rows, StoredRows)
     assert sum(batch.num_rows for batch in rows(iter(()))) == 100_000
     assert server.release()
-    assert isinstance(server.compute(query(ONE), LIMIT), SentRows)
+    assert isinstance(server.compute(query(CONSTANT), LIMIT), SentRows)
     assert not Path(rows.path).parent.exists()
 
 
@@ -79,7 +79,7 @@ def test_a_process_that_fails_after_its_answer_sends_no_second_answer(server: Qu
     lock.mkdir()  # the process cannot remove it
     server.release()
     with pytest.raises(NotNativeError, match="its process ended with code 1"):
-        server.compute(query(ONE), LIMIT)
+        server.compute(query(CONSTANT), LIMIT)
     assert not server.release()
 
 
@@ -87,7 +87,7 @@ def test_errors_are_raised_in_the_driver(server: QueryProcess) -> None:
     for sql, message in (("SELECT error('odd') AS n", "odd"), ("SELECT 'text' AS n", "text")):
         with pytest.raises(NotNativeError, match=message):
             server.compute(query(sql), LIMIT)
-    assert isinstance(server.compute(query(ONE), LIMIT), SentRows)
+    assert isinstance(server.compute(query(CONSTANT), LIMIT), SentRows)
 
 
 def test_a_killed_process_is_an_error(server: QueryProcess) -> None:
@@ -151,7 +151,7 @@ def test_workers_of_another_interpreter_use_a_task(spark: SparkSession, monkeypa
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = str(tmp_path_factory.mktemp("process") / "table")
     columns = "id", "id % 7 AS k", "CAST(id AS decimal(12,2)) AS d", "IF(id % 2 = 0, -0.0D, id / 4D) AS f"
-    spark.range(0, 300_000, 1, 2).selectExpr(*columns).write.parquet(path)
+    spark.range(0, 150_000, 1, 2).selectExpr(*columns).write.parquet(path)
     spark.read.parquet(path).createOrReplaceTempView("process_rows")
     yield path
     spark.catalog.dropTempView("process_rows")
