@@ -321,7 +321,8 @@ def test_a_cancelled_job_leaves_no_tasks_or_files(env: Environment, spark: Spark
 
 
 def test_spark_runs_small_queries_unchanged(spark: SparkSession, orders: Any) -> None:
-    env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
+    config = {"execution.batch.adaptive.whole-query-threshold": "1 gb", "execution.native": False}
+    env = Environment(spark, config=config, progress=False)
     df = spark.read.parquet(orders).groupBy("user").count()
     assert_as_plain_spark(env, df)
     (decision,) = env.last_job.decisions

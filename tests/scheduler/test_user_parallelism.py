@@ -404,7 +404,7 @@ def test_strategies_are_called(spark: SparkSession, tables: Any, strategy: Any) 
 
 
 def test_spark_runs_a_small_query_without_settings(spark: SparkSession, tables: Any) -> None:
-    env = Environment(spark, progress=False)
+    env = Environment(spark, config={"execution.native": False}, progress=False)
     df = few(spark.read.parquet(tables("1 row")))
     explained = env.explain(df)
     assert str(explained).startswith("Spark runs this query unchanged, as its sources hold")
@@ -417,7 +417,7 @@ def test_spark_runs_a_small_query_without_settings(spark: SparkSession, tables: 
 
 def test_only_settings_of_the_query_itself_apply(spark: SparkSession, tables: Any) -> None:
     """Spark's optimizer drops an exchange below another exchange, but the user's settings there still apply."""
-    env = Environment(spark, progress=False)
+    env = Environment(spark, config={"execution.native": False}, progress=False)
     df = few(spark.read.parquet(tables("1 row")))
     rebalanced = penstock.rebalance(df, 3).dataframe()
     assert "Plan before it runs" in str(env.explain(rebalanced.repartition(2)))
