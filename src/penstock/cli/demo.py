@@ -118,7 +118,7 @@ def _show_conditions(output: Output, spark: SparkSession, tables: Mapping[str, P
         f"settings, and read the\nsame Parquet files ({size}). Each ran every query once to warm "
         f"up, then {ROUNDS} times in turns.\nSeconds are medians. Tasks and shuffled bytes are those of Spark's "
         "finished stages in the last run.\n"
-        "A query of DuckDB has two tasks: one computes it, and shuffles its result to the other.\n"
+        "A small result of DuckDB comes directly from its process, without a task of Spark.\n"
         f"Penstock without DuckDB leaves a query to Spark if its tables are below {limit}; the demo's "
         "default tables\nare just above.\n"
     )
