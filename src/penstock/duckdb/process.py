@@ -1,7 +1,7 @@
 """Processes beside the driver that compute queries in Spark's local mode.
 
-They save the Spark jobs that would compute a query in a task and exchange its result, about 0.15 s. Each process
-computes a query at a time. An idle process remains for the next query; all end with the driver.
+They save the Spark jobs that would compute a query in a task and exchange its result. A process computes one query at
+a time. An idle process remains for the next query; all end with the driver.
 """
 
 from __future__ import annotations
