@@ -1,4 +1,4 @@
-"""Checks that objects of the JVM stay inside `penstock.spark`: in the source, and while a job runs."""
+"""Checks that objects of the JVM stay inside `penstock.spark` and `penstock.duckdb`: in the source, and in a job."""
 
 from __future__ import annotations
 
@@ -131,14 +131,14 @@ def _is_jvm_object(value: object, depth: int = 2) -> bool:
 
 @contextmanager
 def collect_jvm_variables() -> Iterator[set[str]]:
-    """Collect the local variables outside of `penstock.spark` that hold an object of the JVM during the block."""
+    """Collect the local variables of packages that must not hold objects of the JVM, but do so during the block."""
     variables: set[str] = set()
 
     def check(frame: DataFrame, event: Any, _: Any) -> None:
         if event != "return":
             return
         module = str(frame.f_globals.get("__name__"))
-        if module.startswith("penstock.") and module.split(".")[1] not in {"spark", "spark_errors"}:
+        if module.startswith("penstock.") and module.split(".")[1] not in {"spark", "duckdb"}:
             for name, value in frame.f_locals.items():
                 if _is_jvm_object(value):
                     variables.add(f"{module}, {frame.f_code.co_name}: {name}")

@@ -1,4 +1,4 @@
-"""While jobs run, no other package holds an unwrapped JVM object."""
+"""While jobs run, no package but those of Spark and DuckDB holds an unwrapped JVM object."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
 @pytest.mark.thorough
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("mode", MODES)
-def test_jvm_objects_stay_in_the_spark_package(
+def test_jvm_objects_stay_in_the_packages_that_call_the_jvm(
     make_env: Callable[..., Environment], tables: Any, mode: str, tmp_path: Path
 ) -> None:
     env = make_env(**MODES[mode])
