@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WORD = re.compile(r"""'(?:[^'\\]|\\.)*'|\b[a-z_]+\d?\b""")
-_TYPES = {"int": "INTEGER", "string": "VARCHAR"}
-_MAX_SEPARATE_QUERIES = 150
-"""The maximum number of operands for which DuckDB computes an expression separately, if it fails for some."""
+_TYPES = {"int": "INTEGER", "string": "VARCHAR", "timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP"}
+_ERROR = re.compile(r"\berror\('(?:[^']|'')*'\)")
+_FAILURE = "([])[CAST('x' AS INTEGER)]"
+"""An error of any type that is not volatile, as the argument of TRY must not be volatile."""
 _SINGLE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
 
 
@@ -42,7 +42,21 @@ class Comparison:
         DuckDB must compute all expressions in a single query. An expression for which it fails is compared for the
         other rows only, of which there must be at least one with a value.
         """
-        columns = self._computable_columns(rows)
+        indices = self.computable_rows(rows)
+        for sql in self.expressions:
+            assert indices[sql], f"DuckDB fails for all rows of {sql}"
+        differences, without_values = self.compare(rows, indices)
+        assert not without_values
+        return differences
+
+    def compare(
+        self, rows: pa.Table, indices: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[str, list[tuple[object, ...]]], list[str]]:
+        """Compare all expressions for the rows at `indices`; return the differences, and expressions without values."""
+        columns = {"n": rows["n"]}
+        for number, sql in enumerate(self.expressions):
+            padded = pa.array([indices[sql][row % len(indices[sql])] for row in range(rows.num_rows)])
+            columns |= {f"{name}__{number}": rows[name].take(padded) for name in operands_of(sql)}
         pq.write_table(pa.table(columns), self.folder / "computable.parquet", row_group_size=2000)
         df = self._query(
             self.folder / "computable.parquet", [renamed(sql, n) for n, sql in enumerate(self.expressions)]
@@ -60,15 +74,18 @@ class Comparison:
                 if repr(pair[0]) != repr(pair[1]):
                     operands = [columns[f"{name}__{number}"][expected_row[0]].as_py() for name in operands_of(sql)]
                     differences.setdefault(sql, []).append((operands, *pair))
-        for number, sql in enumerate(self.expressions):
-            assert any(row[number + 1] is not None for row in expected), f"{sql} has no values"
-        return differences
+        is_null = [all(row[number] is None for row in expected) for number in range(1, len(self.expressions) + 1)]
+        return differences, [sql for sql, is_empty in zip(self.expressions, is_null, strict=True) if is_empty]
 
     def declined(self, rows: pa.Table, excluded: Sequence[str] = ()) -> dict[str, str]:
         """Return the expressions that DuckDB does not compute, with the reasons."""
         path = self._write(rows)
         plans = {sql: whole_query_plan(self.spark, self._query(path, [sql]), excluded) for sql in self.expressions}
         return {sql: reason for sql, reason in plans.items() if isinstance(reason, str)}
+
+    def query(self, rows: pa.Table) -> DataFrame:
+        """Return a query of all expressions over the rows."""
+        return self._query(self._write(rows), self.expressions)
 
     def _write(self, rows: pa.Table) -> Path:
         """Write the rows and a table of keys, with which queries join them; return the path of the rows."""
@@ -83,18 +100,14 @@ class Comparison:
         columns = ", ".join(f"{sql} as r{number}" for number, sql in enumerate(expressions))
         return self.spark.sql(f"select n, {columns} from t join keys on n = m")
 
-    def _computable_columns(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Return the operands of each expression, for rows on which DuckDB does not fail."""
+    def computable_rows(self, rows: pa.Table) -> dict[str, list[int]]:
+        """Return the numbers of the rows for which DuckDB computes each expression without an error."""
         path = self._write(rows)
         translated = self._translated(path)
         self._check_types(rows, self._query(path, self.expressions), translated)
-        columns = {"n": rows["n"]}
-        for number, (sql, native) in enumerate(zip(self.expressions, translated, strict=True)):
-            indices = computable_rows(rows, sql, native)
-            assert indices, f"DuckDB fails for all rows of {sql}"
-            padded = pa.array([indices[row % len(indices)] for row in range(rows.num_rows)])
-            columns |= {f"{name}__{number}": rows[name].take(padded) for name in operands_of(sql)}
-        return columns
+        return {
+            sql: computable_rows(rows, native) for sql, native in zip(self.expressions, translated, strict=True)
+        }
 
     def _check_types(self, rows: pa.Table, df: DataFrame, translated: Sequence[str]) -> None:
         """Check that DuckDB's types are those of Spark, as the type of an operand decides on overflows and rounding."""
@@ -127,26 +140,9 @@ def renamed(sql: str, number: int) -> str:
     return _WORD.sub(lambda match: f"{match[0]}__{number}" if match[0] in SPECIAL else match[0], sql)
 
 
-def computable_rows(rows: pa.Table, sql: str, native: str) -> list[int]:
+def computable_rows(rows: pa.Table, native: str) -> list[int]:
     """Return the numbers of the rows for which DuckDB computes an expression without an error."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE scan_0 AS FROM rows")
-        try:
-            connection.execute(f"SELECT {native} FROM scan_0").fetchall()
-        except duckdb.Error:
-            pass
-        else:
-            return list(range(rows.num_rows))
-        rows_by_operands: dict[str, list[int]] = {}
-        for row, operands in enumerate(zip(*(rows[name].to_pylist() for name in operands_of(sql)), strict=True)):
-            rows_by_operands.setdefault(repr(operands), []).append(row)
-        sample = islice(rows_by_operands.values(), _MAX_SEPARATE_QUERIES)
-        return sorted(chain.from_iterable(equal for equal in sample if _is_computed(connection, native, equal[0])))
-
-
-def _is_computed(connection: duckdb.DuckDBPyConnection, native: str, row: int) -> bool:
-    try:
-        connection.execute(f"SELECT {native} FROM scan_0 WHERE n = ?", [row]).fetchall()
-    except duckdb.Error:
-        return False
-    return True
+        query = f"SELECT n FROM scan_0 WHERE TRY(({_ERROR.sub(_FAILURE, native)}) IS NULL) IS NOT NULL ORDER BY n"
+        return [row for (row,) in connection.execute(query).fetchall()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -113,6 +113,18 @@ _DAYS = [
     *[(1900, 2, 28), (1969, 12, 31), (4, 2, 29), (2024, 3, 31), (2024, 10, 27), (1999, 1, 4), (2000, 5, 31)],
     *[(1600, 2, 29), (2024, 6, 30), (2026, 11, 29), (2026, 11, 28), (2026, 11, 27), (2026, 11, 26), (2026, 11, 25)],
 ]
+_TIMES = [
+    None,
+    *map(
+        datetime.fromisoformat,
+        [
+            *["1970-01-01T00:00:00", "1969-12-31T23:59:59.999999", "2024-03-31T01:00:00", "2024-10-27T00:59:59.999999"],
+            *["2024-10-27T01:00:00", "2024-03-31T00:59:59", "2024-02-29T23:30:00", "1980-04-06T02:00:00"],
+            *["1945-05-24T00:00:00", "2037-12-31T23:59:59.5", "1999-12-31T22:59:59.123456", "2011-12-30T10:00:00"],
+        ],
+    ),
+]
+"""Instants around changes of the clock in Europe/Berlin, and others."""
 _COMMON_DAYS = [None, date(2024, 1, 31), date(2023, 2, 28), date(1970, 1, 1), date(1582, 10, 4), date(2000, 12, 31)]
 
 SPECIAL: dict[str, tuple[Sequence[Any], pa.DataType]] = {
@@ -139,6 +151,8 @@ SPECIAL: dict[str, tuple[Sequence[Any], pa.DataType]] = {
     "date2": (_COMMON_DAYS, pa.date32()),
     "bool1": ([None, True, False], pa.bool_()),
     "bool2": ([None, True, False], pa.bool_()),
+    "time1": (_TIMES, pa.timestamp("us", "UTC")),
+    "ntz1": (_TIMES, pa.timestamp("us")),
 }
 """The special values of each column, and its type. Names that end with 2 are second operands: the rows combine each of
 their values with each of the first operand's."""
@@ -191,6 +205,8 @@ def _random_value(rng: random.Random, name: str, kind: pa.DataType) -> Any:
         return Decimal(rng.getrandbits(rng.randrange(1, 33)) * rng.choice([1, -1])).scaleb(-kind.scale)
     if pa.types.is_date(kind):
         return date(1, 1, 1) + timedelta(rng.randrange(700_000, 760_000))
+    if pa.types.is_timestamp(kind):
+        return datetime(1950, 1, 1) + timedelta(microseconds=rng.randrange(4 * 10**15))  # noqa: DTZ001 - of both types
     if pa.types.is_boolean(kind):
         return rng.random() < 0.5
     return "".join(rng.choice("aabbcX ,.1290-_é😀\n\\$%") for _ in range(rng.randrange(12)))

@@ -84,7 +84,15 @@ ENTRIES = (
     ),
     Entry(
         "MakeDate(int, int, int)",
-        cases({"$1 IS NULL OR $2 IS NULL": "NULL", "$0 BETWEEN 1 AND 9999": "make_date($0, $1, $2)"}, UNUSUAL_YEAR),
+        cases(
+            {
+                "$0 IS NULL": "NULL",  # before the others, as an error of the year is an error of the expression
+                "$1 IS NULL": "NULL",
+                "$2 IS NULL": "NULL",
+                "$0 BETWEEN 1 AND 9999": "make_date($0, $1, $2)",
+            },
+            UNUSUAL_YEAR,
+        ),
         "make_date",
         ("make_date(year(date1), month(date2), 28)",),
     ),

@@ -216,6 +216,7 @@ ENTRIES = (
         "Levenshtein(string, string)",
         cases(
             {
+                "$0 IS NULL": "NULL",  # first, as an error of the first operand is an error of the expression
                 "$1 IS NULL": "NULL",
                 f"{_IS_ASCII} AND strlen($1) = length($1)": "CAST(levenshtein($0, $1) AS INTEGER)",
             },
