@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.connectors import FileSink
@@ -225,3 +226,13 @@ def test_a_large_result_passes_through_an_exchange(spark: SparkSession, table: s
     assert str(env.collect(spark.sql(sql))) == str(spark.sql(sql).collect())  # also the sign of zero
     assert computed_by_duckdb(env.last_job)
     assert stages(spark, env.last_job) != []
+
+
+@pytest.mark.parametrize("c", ["1.00", "9999999.99"], ids=["short products", "long products"])
+def test_products_that_overflow_64_bits_are_computed_again(spark: SparkSession, tmp_path: Path, c: str) -> None:
+    factors = "cast(99999999.99 as decimal(18,2)) a; cast(99.99 as decimal(18,2)) b; cast({} as decimal(18,2)) c"
+    spark.range(4).selectExpr("id % 2 k", *factors.format(c).split("; ")).write.parquet(str(tmp_path / "t"))
+    df = spark.read.parquet(str(tmp_path / "t")).groupBy("k").agg(F.sum(F.expr("a * b * c")).alias("s"))
+    env = Environment(spark, config=CONFIG, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    assert computed_by_duckdb(env.last_job)

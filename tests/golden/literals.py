@@ -9,7 +9,9 @@ _UNCHANGED = r"\binterval\s+\S+(?:\s+\w+(?:\s+to\s+\w+)?)?|\b(?:decimal|numeric|
 _LITERAL = rf"(?:\b(?:date|timestamp(?:_ntz|_ltz)?|x)\s*)?(?:{_TEXT})|(?<![\w.])\d+(?:\.\d*)?(?:e[+-]?\d+)?(?:BD|[LSYDF])?\b(?!\.)"
 _TOKEN = re.compile(rf"(?P<unchanged>{_UNCHANGED})|(?P<literal>{_LITERAL})", re.IGNORECASE)
 _EXPRESSIONS = re.compile(r"^select\s+(?!distinct|all\b|\*)(.*)$", re.IGNORECASE | re.DOTALL)
-_CLAUSE = re.compile(r"\b(?:from|where|group|having|order|union|intersect|except|limit|over|select|lateral)\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"\b(?:from|where|group|having|order|union|intersect|except|limit|over|select|lateral)\b", re.IGNORECASE
+)
 
 
 class LiteralColumns:

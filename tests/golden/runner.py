@@ -136,15 +136,15 @@ class FileRun:
         names = [column.rpartition(" as ")[2] for column in columns]
         nullable = ", ".join(f"if(n = 2, null, {name}) as {name}" for name in names)
         path = str(self.folder / _LITERALS)
-        source = f"select explode(sequence(0, 2)) as n, {', '.join(columns)}"  # noqa: S608
-        rows = outcome(lambda: self.spark.sql(f"select n, {nullable} from ({source})").write.parquet(path))  # noqa: S608
+        source = f"select explode(sequence(0, 2)) as n, {', '.join(columns)}"
+        rows = outcome(lambda: self.spark.sql(f"select n, {nullable} from ({source})").write.parquet(path))
         if rows is not None:
             return
         self._view(path, _LITERALS)
         self.spark.table(_LITERALS).selectExpr("n as m").write.parquet(f"{path}_keys")
         self._view(f"{path}_keys", f"{_LITERALS}_keys")
         for expressions in variants:
-            self._compare(env, f"select {expressions} from {_LITERALS} join {_LITERALS}_keys on n = m")  # noqa: S608
+            self._compare(env, f"select {expressions} from {_LITERALS} join {_LITERALS}_keys on n = m")
 
     def _view(self, path: str, name: str) -> DataFrame:
         df = self.spark.read.parquet(path)

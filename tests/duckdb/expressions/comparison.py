@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 import duckdb
 from penstock import Environment
+from penstock.duckdb.worker import products
 from tests.duckdb.expressions.values import SPECIAL
 from tests.duckdb.traps import whole_query_plan
 from tests.support.stages import computed_by_duckdb
@@ -105,13 +106,12 @@ class Comparison:
         path = self._write(rows)
         translated = self._translated(path)
         self._check_types(rows, self._query(path, self.expressions), translated)
-        return {
-            sql: computable_rows(rows, native) for sql, native in zip(self.expressions, translated, strict=True)
-        }
+        return {sql: computable_rows(rows, native) for sql, native in zip(self.expressions, translated, strict=True)}
 
     def _check_types(self, rows: pa.Table, df: DataFrame, translated: Sequence[str]) -> None:
         """Check that DuckDB's types are those of Spark, as the type of an operand decides on overflows and rounding."""
         with duckdb.connect() as connection:
+            products.define(connection, translated)
             connection.execute("CREATE TABLE scan_0 AS FROM rows")
             for sql, field, native in zip(self.expressions, df.schema.fields[1:], translated, strict=True):
                 described = connection.execute(f"DESCRIBE SELECT {native} AS r FROM scan_0").fetchone()
@@ -143,6 +143,7 @@ def renamed(sql: str, number: int) -> str:
 def computable_rows(rows: pa.Table, native: str) -> list[int]:
     """Return the numbers of the rows for which DuckDB computes an expression without an error."""
     with duckdb.connect() as connection:
+        products.define(connection, [native])
         connection.execute("CREATE TABLE scan_0 AS FROM rows")
         query = f"SELECT n FROM scan_0 WHERE TRY(({_ERROR.sub(_FAILURE, native)}) IS NULL) IS NOT NULL ORDER BY n"
         return [row for (row,) in connection.execute(query).fetchall()]

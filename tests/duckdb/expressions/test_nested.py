@@ -41,7 +41,12 @@ _OTHERS = [
     *["year(time1)", "month(ntz1)", "dayofweek(time1)", "date_trunc('HOUR', time1)", "date_trunc('MONTH', time1)"],
     *["date_trunc('WEEK', time1)", "date_trunc('MINUTE', ntz1)", "cast(time1 as timestamp_ntz)", "unix_micros(time1)"],
     *["cast(ntz1 as timestamp)", "cast(date1 as timestamp_ntz)", "cast(date2 as timestamp)", "cast(time1 as bigint)"],
-    *["cast(time1 as string)", "cast(ntz1 as string)", "date_format(time1, 'yyyy-MM-dd HH:mm')", "unix_timestamp(time1)"],
+    *[
+        "cast(time1 as string)",
+        "cast(ntz1 as string)",
+        "date_format(time1, 'yyyy-MM-dd HH:mm')",
+        "unix_timestamp(time1)",
+    ],
     *["timestamp_seconds(int1)", "timestamp_millis(small1)", "from_unixtime(int1)", "coalesce(time1, ntz1)"],
 ]
 _FAILING = {

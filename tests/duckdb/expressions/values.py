@@ -206,7 +206,7 @@ def _random_value(rng: random.Random, name: str, kind: pa.DataType) -> Any:
     if pa.types.is_date(kind):
         return date(1, 1, 1) + timedelta(rng.randrange(700_000, 760_000))
     if pa.types.is_timestamp(kind):
-        return datetime(1950, 1, 1) + timedelta(microseconds=rng.randrange(4 * 10**15))  # noqa: DTZ001 - of both types
+        return datetime(1950, 1, 1) + timedelta(microseconds=rng.randrange(4 * 10**15))
     if pa.types.is_boolean(kind):
         return rng.random() < 0.5
     return "".join(rng.choice("aabbcX ,.1290-_é😀\n\\$%") for _ in range(rng.randrange(12)))

@@ -23,6 +23,9 @@ UNSUPPORTED = "is not supported"
 NOT_NATIVE = "penstock: not computed by DuckDB: "
 """Prefix of the errors after which Spark computes the rows."""
 
+_SPARE: list[Any] = []
+"""At most one open connection that no query has used."""
+
 
 class NotNativeError(Exception):
     """DuckDB cannot compute the rows, so Spark must."""
@@ -67,17 +70,16 @@ def open_connection(
     if reason is not None:
         raise NotNativeError(reason)
     with workspace(memory, budget) as space:
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "threads": threads,
+        settings = {
             "memory_limit": f"{space.memory}B",
             "temp_directory": space.directory,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
+            "max_temp_directory_size": f"{space.max_spilled_bytes}B",
         }
         try:
-            with duckdb.connect(config=settings) as connection:
-                # DuckDB reports this limit if it is set in the configuration above, but does not enforce it.
-                connection.execute(f"SET max_temp_directory_size = '{space.max_spilled_bytes}B'")
+            with _SPARE.pop() if _SPARE else _new_connection() as connection:
+                connection.execute(f"SET threads = {threads}")
+                for name, value in settings.items():
+                    connection.execute(f"SET {name} = {quote_literal(value)}")
                 paths = ", ".join(map(quote_literal, files))
                 connection.execute(f"SET allowed_paths = [{paths}]")
                 if reads_arrow:
@@ -87,6 +89,21 @@ def open_connection(
                 yield connection
         except (duckdb.Error, pa.ArrowInvalid) as error:
             raise NotNativeError(str(error)) from error
+
+
+def open_spare_connection() -> None:
+    """Open the next connection of this process in advance, while no query waits: it takes 15 to 20 ms."""
+    if not _SPARE:
+        _SPARE.append(_new_connection())
+
+
+def _new_connection() -> Any:
+    """Open a connection to an empty database of its own, which uses a single thread until it gets its settings."""
+    import duckdb
+
+    return duckdb.connect(
+        config={"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    )
 
 
 def quote_literal(text: str) -> str:

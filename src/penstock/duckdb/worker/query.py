@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.worker import products
 from penstock.duckdb.worker.columns import wire_batch
 from penstock.duckdb.worker.engine import NotNativeError, open_connection, query_batches
 
@@ -77,6 +78,7 @@ class QueryFunction:
     The query `sql` returns `columns`, and reads the rows of its tables as ``scan_0``, ``scan_1`` and so on. `results`
     are materialized before, in this order. `memory` is the number of bytes that DuckDB may use on an executor, shared
     by concurrent queries, and `threads` the number of the executor's cores; both are set when the query runs.
+    `has_long_products` is described in `penstock.duckdb.worker.products`.
     """
 
     sql: str
@@ -85,6 +87,7 @@ class QueryFunction:
     tables: tuple[Table, ...]
     memory: int = 0
     threads: int = 1
+    has_long_products: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows.
@@ -96,6 +99,7 @@ class QueryFunction:
         requested = sum(table.size_in_bytes for table in self.tables) * _MEMORY_FACTOR + _MIN_MEMORY
         files = {file.local_path for table in self.tables for file in table.ranges}
         with open_connection(min(requested, self.memory), self.threads, files, budget=self.memory) as connection:
+            products.define(connection, self._statements(), are_long=self.has_long_products)
             for number, scan in enumerate(scans):
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:
@@ -104,3 +108,11 @@ class QueryFunction:
                 yield wire_batch(batch, self.columns)
         for _ in batches:
             pass
+
+    @property
+    def has_products(self) -> bool:
+        """Whether the query has products of decimals that may be short or long."""
+        return any(map(products.has_products, self._statements()))
+
+    def _statements(self) -> list[str]:
+        return [self.sql, *(result.sql for result in self.results)]

@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.duckdb.worker.columns import wire_schema
-from penstock.duckdb.worker.engine import NotNativeError
+from penstock.duckdb.worker.engine import NotNativeError, open_spare_connection
+from penstock.duckdb.worker.products import OVERFLOW
 from penstock.duckdb.worker.workspace import workspace
 
 if TYPE_CHECKING:
@@ -58,12 +59,11 @@ def main() -> None:
     """Compute the queries that arrive over a connection; the arguments are two descriptors, see `QueryProcess`."""
     connection, lifeline = Connection(int(sys.argv[1])), int(sys.argv[2])
     threading.Thread(target=_exit_with_driver, args=(lifeline,), daemon=True).start()
-    import pyarrow as pa  # noqa: F401
-
-    import duckdb  # noqa: F401 - imported before the first query arrives
+    import pyarrow as pa  # noqa: F401 - imported before the first query arrives
 
     while True:
         try:
+            open_spare_connection()
             function, limit = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent process
         except EOFError:
             return
@@ -78,6 +78,18 @@ def main() -> None:
 
 
 def _rows(function: QueryFunction, limit: int, until_sent: ExitStack) -> SentRows | StoredRows:
+    """Compute a query, if possible with short products (`penstock.duckdb.worker.products`); see `_computed`."""
+    if function.has_products:
+        try:
+            return _computed(replace(function, has_long_products=False), limit, until_sent)
+        except NotNativeError as error:
+            if OVERFLOW not in str(error):
+                raise
+        until_sent.close()
+    return _computed(function, limit, until_sent)
+
+
+def _computed(function: QueryFunction, limit: int, until_sent: ExitStack) -> SentRows | StoredRows:
     """Compute a query; more than `limit` bytes in the JVM are stored until `until_sent` is closed."""
     import pyarrow as pa
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.duckdb.worker import products
 from penstock.duckdb.worker.columns import wire_batch, wire_schema
 from penstock.duckdb.worker.engine import BATCH_ROWS, NotNativeError, open_connection, query_batches
 from penstock.duckdb.worker.files import FileRange, Files
@@ -134,6 +135,7 @@ class PartFunction:
                 connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
                 connection.unregister(f"sent_{name}")
+            products.define(connection, [sql])
             if scan is not None:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():

@@ -3,8 +3,10 @@ package penstock.duckdb;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.duckdb.dialect.Declined;
@@ -14,6 +16,10 @@ import penstock.plans.NumericTypes;
 /** Arithmetic in DuckDB's SQL: the same result as in Spark, or an error; see `NativeSql`. */
 final class NativeArithmetic {
     private static final Map<String, Object> OPERATORS = Catalyst.pairs("Add + Subtract - Multiply *");
+    /** The digits of decimals that DuckDB stores in 64 bits. */
+    private static final int SHORT_DIGITS = 18;
+    /** The bits of integer types that are smaller than those to which they are cast. */
+    private static final Map<String, Object> BITS = Catalyst.pairs("tinyint 8 smallint 16 int 32");
 
     static String of(BinaryArithmetic operation) throws Declined {
         String name = Catalyst.name(operation);
@@ -33,14 +39,48 @@ final class NativeArithmetic {
         }
         if (operation.dataType() instanceof DecimalType) {
             checkScale(operation, name);
+            if (isShortProduct(operation)) { // a macro of `penstock.duckdb.worker.products`
+                DecimalType decimal = (DecimalType) operation.dataType();
+                return "product_" + decimal.precision() + "_" + decimal.scale() + "(" + NativeSql.of(left) + " * " + NativeSql.of(right) + ")";
+            }
         } else if (NumericTypes.isInteger(operation.dataType())) {
             String result = "(" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ")";
-            // `greatest` stops DuckDB from rewriting i + 1 < 10 to i < 9 and sum(i + 1) to sum(i) + count(i).
-            return left instanceof Literal || right instanceof Literal ? "greatest" + result : result;
+            // `greatest` stops DuckDB from rewriting i + 1 < 10 to i < 9 and sum(i + 1) to sum(i) + count(i), without overflows.
+            boolean isRewritten = (left instanceof Literal || right instanceof Literal) && !cannotOverflow(left, right, name);
+            return isRewritten ? "greatest" + result : result;
         } else if (!Catalyst.type(operation).equals("double")) {
             throw new Declined("arithmetic of " + Catalyst.type(operation));
         }
         return "CAST((" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ") AS " + type + ")";
+    }
+
+    /** Whether an expression is a product of decimals that may be long by its type, but of factors that DuckDB stores in 64 bits. */
+    static boolean isShortProduct(Expression expression) {
+        boolean isProduct = Catalyst.name(expression).equals("Multiply") && expression.dataType() instanceof DecimalType;
+        return isProduct && !isShort(expression.dataType()) && isShortFactor(Catalyst.first(expression)) && isShortFactor(Catalyst.last(expression));
+    }
+
+    private static boolean isShortFactor(Expression factor) {
+        return isShort(factor.dataType()) || isShortProduct(factor);
+    }
+
+    private static boolean isShort(DataType type) {
+        return type instanceof DecimalType && ((DecimalType) type).precision() <= SHORT_DIGITS;
+    }
+
+    /** Whether no value of a column can overflow, as it was cast from a smaller type, and the constant is small enough. */
+    private static boolean cannotOverflow(Expression left, Expression right, String operator) {
+        Expression operand = left instanceof Literal ? right : left;
+        Object constant = ((Literal) (left instanceof Literal ? left : right)).value();
+        String type = Catalyst.type(operand);
+        Object bits = operand instanceof Cast ? BITS.get(Catalyst.type(((Cast) operand).child())) : null;
+        if (bits == null || constant == null || !type.equals("int") && !type.equals("bigint")) {
+            return false;
+        }
+        double largest = Math.pow(2, Integer.parseInt((String) bits) - 1);
+        double absolute = Math.abs(((Number) constant).doubleValue());
+        double result = operator.equals("Multiply") ? largest * absolute : largest + absolute;
+        return result < (type.equals("int") ? Integer.MAX_VALUE : Long.MAX_VALUE);
     }
 
     /** Checks that DuckDB computes the same decimal as Spark, or raises an error. */

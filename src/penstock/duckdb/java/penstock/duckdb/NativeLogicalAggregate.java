@@ -30,6 +30,7 @@ final class NativeLogicalAggregate {
     /** Returns an aggregate of the rows of a query. Declines expressions of functions, see `NativeNormalization`. */
     static String of(Aggregate plan, String rows) throws Declined {
         String groups = keyColumns(plan.groupingExpressions(), "grouping by expressions other than columns", true);
+        boolean hasFunctions = false;
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(plan.aggregateExpressions())) {
             columns.append(columns.length() == 0 ? "" : ", ");
@@ -40,10 +41,13 @@ final class NativeLogicalAggregate {
             }
             Expression value = ((Alias) element).child();
             AggregateExpression function = value instanceof AggregateExpression ? (AggregateExpression) value : null;
+            hasFunctions |= function != null;
             String sql = function == null ? NativeSql.of(value) : of(function, NativePartialAggregate.filter(function));
             columns.append(sql).append(" AS c").append(((Alias) element).exprId().id());
         }
-        return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM (" + rows + ")" + (groups.isEmpty() ? "" : " GROUP BY " + groups);
+        // Without groups and functions, such as for count(), the result is still a single row.
+        String input = groups.isEmpty() && !hasFunctions ? "SELECT count(*) FROM (" + rows + ")" : rows;
+        return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM (" + input + ")" + (groups.isEmpty() ? "" : " GROUP BY " + groups);
     }
 
     /** Returns key columns, separated by commas and normalized on request; declines other expressions. */
@@ -135,7 +139,11 @@ final class NativeLogicalAggregate {
         if (child.dataType() instanceof DecimalType) {
             DecimalType type = (DecimalType) child.dataType();
             String typeName = NativeTypes.nameOf(NumericTypes.sumType(type));
-            return NativePartialAggregate.sum(distinct, sql, suffix, typeName, NumericTypes.isSummedExactly(type) ? null : NativeTypes.largestSum(type));
+            String bound = NumericTypes.isSummedExactly(type) ? null : NativeTypes.largestSum(type);
+            if (bound != null && distinct.isEmpty() && suffix.isEmpty() && NativeArithmetic.isShortProduct(child)) {
+                return "CAST(sum_of_products(" + sql + ", " + bound + ") AS " + typeName + ")";
+            }
+            return NativePartialAggregate.sum(distinct, sql, suffix, typeName, bound);
         }
         if (NumericTypes.isFloating(child.dataType())) {
             return NativePartialAggregate.floatingSum(distinct, sql, suffix);

@@ -9,6 +9,7 @@ import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
@@ -24,6 +25,7 @@ final class NativePartialAggregate {
     private static final String MAX_LONG = "9223372036854775807";
     /** Doubles represent every integer up to 2 to the 53rd exactly. */
     private static final long MAX_EXACT_DOUBLE = 1L << 53;
+    private static final long MAX_SHORT = 1L << 15;
     /** Maximum tasks with rows of a group; with more, the final aggregate fails. So each may sum up to `MAX_EXACT_DOUBLE / MAX_TASKS`. */
     static final int MAX_TASKS = 1024;
     static final String ROUNDED_ERROR = "error('an average that Spark rounds differently')";
@@ -124,9 +126,12 @@ final class NativePartialAggregate {
     static String count(AggregateFunction function, String filter) throws Declined {
         StringBuilder allNotNull = new StringBuilder();
         for (Expression argument : Catalyst.each(function.children())) {
+            if (argument instanceof Literal && ((Literal) argument).value() != null) {
+                continue;
+            }
             allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition(argument)).append(" IS NOT NULL");
         }
-        return "count(CASE WHEN " + allNotNull + " THEN 1 END)" + filter;
+        return allNotNull.length() == 0 ? "count(*)" + filter : "count(CASE WHEN " + allNotNull + " THEN 1 END)" + filter;
     }
 
     /**
@@ -157,11 +162,19 @@ final class NativePartialAggregate {
             return floatingSum(distinct, sql, filter);
         }
         String sum = "sum(" + distinct + sql + ")" + filter;
+        if (Catalyst.type(child).matches("tinyint|smallint")) {
+            String tooMany = "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / tasks / MAX_SHORT;
+            return "CASE WHEN " + tooMany + " THEN " + ROUNDED_ERROR + " ELSE CAST(" + sum + " AS DOUBLE) END";
+        }
         String absolute = "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum;
         if (!Catalyst.name(child).equals("UnscaledValue")) {
-            String mayCancel = tasks == 1 ? absolute + " > " + MAX_EXACT_DOUBLE + " AND 2 * abs(" + sum + ") < " + absolute
-                    : absolute + " > " + MAX_EXACT_DOUBLE / tasks / 4 + " AND 2 * " + sum + " < " + absolute;
-            return "CASE WHEN " + mayCancel + " THEN error('an average of large numbers that cancel out') ELSE " + floatingSum(distinct, sql, filter) + " END";
+            sum = floatingSum(distinct, sql, filter);
+            if (distinct.isEmpty()) { // exact below the bound, and faster than sums of integers
+                absolute = "sum(abs(CAST(" + sql + " AS DOUBLE)))" + filter;
+            }
+            String mayCancel = tasks == 1 ? absolute + " >= " + MAX_EXACT_DOUBLE + " AND 2 * abs(" + sum + ") < " + absolute
+                    : absolute + " >= " + MAX_EXACT_DOUBLE / tasks / 4 + " AND 2 * " + sum + " < " + absolute;
+            return "CASE WHEN " + mayCancel + " THEN error('an average of large numbers that cancel out') ELSE " + sum + " END";
         }
         String mayBeRounded = absolute + " > " + MAX_EXACT_DOUBLE / tasks;
         long maxAbsolute = (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());

@@ -153,7 +153,14 @@ final class NativeQuery {
         }
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;
-            return "SELECT * FROM (" + ofDroppable(filter.child()) + ") WHERE " + condition(filter.condition());
+            String where = " WHERE " + condition(filter.condition());
+            if (!(filter.child() instanceof Window) || results.name(filter.child(), true) != null) {
+                return "SELECT * FROM (" + ofDroppable(filter.child()) + ")" + where;
+            }
+            droppingOperators++;
+            String rows = window((Window) filter.child(), where);
+            droppingOperators--;
+            return rows;
         }
         if (plan instanceof Join) {
             Join join = (Join) plan;
@@ -183,13 +190,17 @@ final class NativeQuery {
             return NativeWindows.firstRows((GlobalLimit) plan, sort, ofDroppable(sort.child()));
         }
         if (plan instanceof Window) {
-            checkSafe(((Window) plan).windowExpressions());
-            return NativeWindows.of((Window) plan, of(((Window) plan).child()));
+            return window((Window) plan, "");
         }
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
         throw Declined.operator(plan);
+    }
+
+    private String window(Window plan, String where) throws Declined {
+        checkSafe(plan.windowExpressions());
+        return NativeWindows.of(plan, of(plan.child()), where);
     }
 
     /** Renames the columns of rows to those of a plan. */

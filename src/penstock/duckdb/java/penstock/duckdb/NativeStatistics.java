@@ -27,6 +27,8 @@ final class NativeStatistics {
     private static final Map<String, Object> COVARIANCES = Catalyst.pairs("CovPopulation covar_pop CovSample covar_samp Corr corr");
     /** Before Spark 4.3, percentiles are interpolated by another formula, and correlations merged by another. */
     private static final boolean IS_OLD_SPARK = SparkBuildInfo.spark_version().matches("4\\.[0-2]\\..*");
+    /** The quantile of the upper of two middle values, of up to 2 to the 39th values: 0.5 plus 2 to the power of -40. */
+    private static final String JUST_ABOVE_HALF = "(0.5::DOUBLE + 1.0 / " + (1L << 40) + ")";
     private static final String NAN = "CAST('NaN' AS DOUBLE)";
     private static final String NOT_FINITE_ERROR = "error('statistics of numbers that are not finite')";
 
@@ -140,7 +142,8 @@ final class NativeStatistics {
         String x = "CAST(" + NativeSql.of(child) + " AS DOUBLE)";
         String count = "count(" + x + ")" + suffix;
         if (((Double) percentage).doubleValue() == 0.5) { // faster than a sorted list
-            return interpolated("quantile_disc(" + x + ", 0.5)" + suffix, "quantile_disc(" + x + ", -0.5)" + suffix, "0.5");
+            String middle = "(quantile_disc(" + x + ", [0.5::DOUBLE, " + JUST_ABOVE_HALF + "])" + suffix + ")";
+            return interpolated(middle + "[1]", middle + "[2]", "0.5");
         }
         String position = "(CAST(" + count + " - 1 AS DOUBLE) * CAST('" + percentage + "' AS DOUBLE))";
         String sorted = "list(" + x + " ORDER BY " + x + " ASC NULLS LAST)" + suffix;

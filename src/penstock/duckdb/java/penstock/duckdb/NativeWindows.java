@@ -32,8 +32,10 @@ final class NativeWindows {
     private static final Map<String, Object> OFFSETS = Catalyst.pairs("Lead lead Lag lag");
     private static final Map<String, Object> FRAME_VALUES = Catalyst.pairs("First first_value Last last_value NthValue nth_value");
 
-    static String of(Window plan, String rows) throws Declined {
-        StringBuilder sql = new StringBuilder("SELECT *");
+    /** Returns the rows with the window functions of a plan; `where` is the condition of a filter above, or empty. */
+    static String of(Window plan, String rows, String where) throws Declined {
+        StringBuilder sql = new StringBuilder();
+        StringBuilder casts = new StringBuilder();
         for (Object element : Catalyst.each(plan.windowExpressions())) {
             Alias alias = (Alias) element;
             if (!(alias.child() instanceof WindowExpression)) {
@@ -42,21 +44,26 @@ final class NativeWindows {
             WindowExpression expression = (WindowExpression) alias.child();
             String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
             String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orderBy(plan.orderSpec()) + frame(expression) + ")";
-            sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
+            String name = "c" + alias.exprId().id();
+            sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS ").append(name);
+            if (Catalyst.type(alias).equals("int")) { // after the filter: DuckDB does not sort all rows for row_number() <= n
+                casts.append(casts.length() == 0 ? " REPLACE (" : ", ").append("CAST(").append(name).append(" AS INTEGER) AS ").append(name);
+            }
         }
-        return sql + " FROM (" + rows + ")";
+        String result = "SELECT *" + sql + " FROM (" + rows + ")";
+        return casts.length() == 0 && where.isEmpty() ? result : "SELECT *" + casts + (casts.length() == 0 ? "" : ")") + " FROM (" + result + ")" + where;
     }
 
     private static String value(Expression function, String over) throws Declined {
         String name = Catalyst.name(function);
         if (RANKS.containsKey(name)) {
-            return "CAST(" + RANKS.get(name) + over + " AS INTEGER)";
+            return RANKS.get(name) + over;
         }
         if (SHARES.containsKey(name)) {
             return SHARES.get(name) + over;
         }
         if (name.equals("NTile")) {
-            return "CAST(ntile(" + positiveLiteral(Catalyst.first(function)) + ")" + over + " AS INTEGER)";
+            return "ntile(" + positiveLiteral(Catalyst.first(function)) + ")" + over;
         }
         if (OFFSETS.containsKey(name)) {
             return OFFSETS.get(name) + "(" + offsetArguments(function) + ")" + over;
