@@ -8,7 +8,7 @@ DEMO_STAMP := $(VENV)/.ready-demo
 DATA := data
 SCALE ?= 10
 ROUNDS ?= 3
-ROWS ?= 6000000
+ROWS ?= 12000000
 TESTS ?= tests
 BASE ?= HEAD
 VERSION ?= latest
@@ -78,7 +78,7 @@ bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, without and with Duc
 	done
 	@$(BIN)/python tools/make_docs.py
 
-bench-real-life: $(STAMP)  ## Compare with Spark on web analytics, groups, joins and JSON events, without and with DuckDB (ROWS=6000000 ROUNDS=3).
+bench-real-life: $(STAMP)  ## Compare with Spark on web analytics, groups, joins and JSON events, without and with DuckDB (ROWS=12000000 ROUNDS=3).
 	@$(BIN)/python bench/real_life.py --rows $(ROWS) --rounds $(ROUNDS)
 	@$(BIN)/python tools/make_docs.py
 

@@ -27,14 +27,14 @@ WORKLOADS = {"web": "W", "groups": "G", "joins": "J", "events": "E"}
 
 def queries() -> dict[str, Query]:
     """Return all queries by name; those in SQL are in files of the folder ``queries``."""
-    texts = (
-        match
-        for file in ("web", "groups", "joins")
-        for match in re.findall(r"^-- (\w+): .*\n([^;]*);", (QUERIES / f"{file}.sql").read_text(), re.MULTILINE)
-    )
-    return {name: Query(text, text) for name, text in texts} | {
-        name: Query(dataframe) for name, dataframe in real_life_events.QUERIES.items()
-    }
+    in_python = {name: Query(dataframe) for name, dataframe in real_life_events.QUERIES.items()}
+    return queries_of("web") | queries_of("groups") | queries_of("joins") | in_python
+
+
+def queries_of(file: str) -> dict[str, Query]:
+    """Return the queries of a file of the folder ``queries`` by name."""
+    texts = re.findall(r"^-- (\w+): .*\n([^;]*);", (QUERIES / f"{file}.sql").read_text(), re.MULTILINE)
+    return {name: Query(text, text) for name, text in texts}
 
 
 def selected(names: Iterable[str], only: str | None) -> list[str]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 VERSION = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-DEFAULT_ROWS = 6_000_000
+DEFAULT_ROWS = 12_000_000
 CHUNK_ROWS = 500_000
 """The number of rows of a chunk, which is a row group of the file."""
 MIN_GROUP_ROWS = 1000

@@ -1,7 +1,7 @@
 """Compare short queries, which read 1 to 30 MB, on Spark with AQE and on Penstock.
 
-They are those of TPC-H and TPC-DS at scale 0.1, and those of `real_life.py` over fewer rows. `compare.py` measures them.
-A table and a chart are written to bench/results.
+They are those of TPC-H and TPC-DS at scale 0.1, lookups and small aggregates of TPC-H's tables as of a dashboard (D1 to
+D16), and those of `real_life.py` over fewer rows. `compare.py` measures them. A table and a chart are written to bench/results.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def benchmarks(folder: Path) -> dict[str, tuple[Path, dict[str, Query]]]:
         texts = json.loads((folder / "queries" / f"{name}.json").read_text())
         queries = {f"{name}-{number}": Query(texts[number]) for number in sorted(texts, key=int)}
         benchmarks_by_name[name] = folder / f"{name}-0.1", queries
+    benchmarks_by_name["tpch"][1].update(real_life.queries_of("dashboard"))
     return {**benchmarks_by_name, "real life": (real_life_data.make(folder, ROWS), real_life.queries())}
 
 

@@ -236,3 +236,43 @@ def test_products_that_overflow_64_bits_are_computed_again(spark: SparkSession, 
     env = Environment(spark, config=CONFIG, progress=False)
     assert_same_rows(env.collect(df), df.collect())
     assert computed_by_duckdb(env.last_job)
+
+
+LOOKUPS = (
+    "SELECT id, d FROM process_rows WHERE k = 3 AND id < 40",
+    "SELECT id, k + 1 AS j FROM process_rows WHERE id = 7",
+    "SELECT id FROM process_rows WHERE id = -1",
+    "SELECT id, f FROM process_rows WHERE k = 2 AND id < 90 ORDER BY id DESC",
+)
+
+
+@pytest.mark.parametrize("sql", LOOKUPS)
+def test_a_lookup_of_few_rows_needs_no_task_of_spark(spark: SparkSession, table: str, sql: str) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    rows, expected = env.collect(spark.sql(sql)), spark.sql(sql).collect()
+    assert (str(rows) if "ORDER BY" in sql else sorted(map(str, rows))) == (
+        str(expected) if "ORDER BY" in sql else sorted(map(str, expected))
+    )
+    assert computed_by_duckdb(env.last_job)
+    assert stages(spark, env.last_job) == []
+
+
+def test_a_lookup_of_many_rows_is_computed_by_spark_and_remembered(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.duckdb.query._SENT_BYTES", 100)
+    env = Environment(spark, config=CONFIG, progress=False)
+    outcomes = []
+    for _ in range(2):
+        assert_same_rows(env.collect(spark.sql(LOOKUPS[0])), spark.sql(LOOKUPS[0]).collect())
+        assert not computed_by_duckdb(env.last_job)
+        outcomes += [str(decision) for decision in env.last_job.decisions if decision.kind == "native"]
+    assert "it returns many rows" in outcomes[0]
+    assert "DuckDB failed on it before" in outcomes[-1]
+
+
+@pytest.mark.usefixtures("in_task")
+def test_spark_computes_a_lookup_without_a_process(spark: SparkSession, table: str) -> None:
+    env = Environment(spark, config=CONFIG, progress=False)
+    assert_same_rows(env.collect(spark.sql(LOOKUPS[0])), spark.sql(LOOKUPS[0]).collect())
+    assert not computed_by_duckdb(env.last_job)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.generated.session import make_session
-from tests.golden.runner import FileRun, Summary, without_python_types
-from tests.support.native import compute_all_natively
+from tests.golden.runner import FileRun, Summary
+from tests.support.native import compute_all_natively, without_python_types
 
 
 def main(root: Path, names: list[str]) -> int:

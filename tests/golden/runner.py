@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock import Environment
 from penstock.errors import first_line
@@ -33,11 +33,15 @@ _SETTINGS = {
 
 @dataclass
 class Summary:
-    """The queries of files: how many were compared, of which DuckDB computed a part, and the differences."""
+    """The queries of files: how many were compared, of which DuckDB computed a part, and the differences.
+
+    `skipped` are views that could not be created, and literals that could not be written.
+    """
 
     compared: int = 0
     native: int = 0
     failed: int = 0
+    skipped: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
 
@@ -46,6 +50,7 @@ class Summary:
         self.compared += other.compared
         self.native += other.native
         self.failed += other.failed
+        self.skipped += other.skipped
         self.reasons.update(other.reasons)
         self.differences += other.differences
 
@@ -92,9 +97,10 @@ class FileRun:
             self._compare(env, statement)
             return
         view = _VIEW.match(statement)
-        outcome(lambda: self.spark.sql(statement).collect())
+        result = outcome(lambda: self.spark.sql(statement).collect())
         if view is not None:
-            outcome(lambda: self._store(view[1]))
+            result = result if isinstance(result, str) else outcome(lambda: self._store(view[1]))
+            self.summary.skipped += [statement] if isinstance(result, str) else []
 
     def _store(self, view: str) -> None:
         """Replace a temporary view by the same rows in Parquet files, which DuckDB can read."""
@@ -156,11 +162,3 @@ class FileRun:
 
     def _report(self, query: str, difference: str) -> None:
         self.summary.differences.append(f"{query}\n  {difference}")
-
-
-def without_python_types(patch: Any) -> None:
-    """Let rows have Spark's internal numbers for dates and timestamps, as Python's types lack some of Spark's years."""
-    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
-
-    for kind in (DateType, TimestampType, TimestampNTZType):
-        patch.setattr(kind, "fromInternal", lambda _, number: number)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
 if TYPE_CHECKING:
     import pytest
 
@@ -18,6 +20,12 @@ def compute_all_natively(patch: pytest.MonkeyPatch) -> None:
     """Let DuckDB compute everything that it can, and exchange columns where possible."""
     include_small_tables(patch)
     _set(patch, MIN_BATCH_ROWS=0, MAX_OUTPUT_RATIO=float("inf"))
+
+
+def without_python_types(patch: pytest.MonkeyPatch) -> None:
+    """Let rows have Spark's internal numbers for dates and timestamps, as Python's types lack some of Spark's years."""
+    for kind in (DateType, TimestampType, TimestampNTZType):
+        patch.setattr(kind, "fromInternal", lambda _, number: number)
 
 
 def _set(patch: pytest.MonkeyPatch, **limits: float) -> None:

@@ -33,11 +33,12 @@ CONFIGS = {
 
 
 def error_class(error: Exception) -> str:
-    """Return the error condition of Spark, or the class of an error of a Python function."""
+    """Return the error condition of Spark, or the class of an error of a Python function or of Java in a task."""
     text = str(error)
     errors = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.MULTILINE) if "Traceback" in text else []
     condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
-    return (errors[-1] if errors else None) or (condition[1] if condition else text)
+    cause = re.search(r"Lost task .*?: (java\.\S+): ", text)
+    return (errors[-1] if errors else None) or (condition[1] if condition else cause[1] if cause else text)
 
 
 def outcome(action: Any, seconds: int = 60) -> Any:

@@ -42,6 +42,7 @@ _SENT_BYTES = 4 << 20
 """Up to this size in the JVM, the driver gets a result directly: an exchange takes as long as the transfer."""
 _SENT_BYTES_TO_TASK = 512 << 10
 """The same for a result that Spark processes in a task, as Spark warns of tasks with more than 1000 KiB."""
+_NO_EXCHANGE = "Spark exchanges no rows for it"
 _SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
 """Substrings of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
@@ -185,12 +186,13 @@ def native_plan(plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan |
     """
     bridge = plan._bridge
     try:
-        answer = helper(bridge, "NativeQueries").find(plan._handle, bridge.session, list(excluded))
+        has_process = process.is_available(bridge)
+        answer = helper(bridge, "NativeQueries").find(plan._handle, bridge.session, list(excluded), has_process)
         facts = answers.facts(answer)
         parts = tuple(map(_part, facts["parts"]))
         reasons = tuple(dict.fromkeys(facts["declined_reasons"]))
         if not parts:
-            return f"it has {reasons[0]}" if reasons else "Spark exchanges no rows for it"
+            return f"it has {reasons[0]}" if reasons else _NO_EXCHANGE
         for part in parts:
             for table in part.tables:
                 table.rows_query()  # raises if a file cannot be read
@@ -205,16 +207,18 @@ def native_plan(plan: LogicalPlan, excluded: Sequence[str] = ()) -> NativePlan |
     if failures:
         return failures[0]
     rest_facts = facts["rest_size_in_bytes"], facts["rest_may_fail"], facts["has_late_values"]
-    final_order = facts["final_order"] if process.is_available(bridge) else None
+    final_order = facts["final_order"] if has_process else None
     if final_order is not None:
         reasons = ()
     process.prepare(bridge)
-    return NativePlan(plan, parts, reasons, *rest_facts, answer.handle(0), subplans, final_order)
+    native = NativePlan(plan, parts, reasons, *rest_facts, answer.handle(0), subplans, final_order)
+    return native if native._is_root or all(part.may_be_large for part in parts) else _NO_EXCHANGE
 
 
 def _part(facts: dict[str, Any]) -> QueryFunction:
     results = tuple(NamedResult(*fields) for fields in facts["results"])
-    return QueryFunction(facts["sql"], results, typed_columns(facts["columns"]), tuple(map(_table, facts["tables"])))
+    tables, columns = tuple(map(_table, facts["tables"])), typed_columns(facts["columns"])
+    return QueryFunction(facts["sql"], results, columns, tables, may_be_large=not facts["is_lookup"])
 
 
 def _table(facts: dict[str, Any]) -> Table:

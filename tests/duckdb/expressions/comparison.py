@@ -111,7 +111,7 @@ class Comparison:
     def _check_types(self, rows: pa.Table, df: DataFrame, translated: Sequence[str]) -> None:
         """Check that DuckDB's types are those of Spark, as the type of an operand decides on overflows and rounding."""
         with duckdb.connect() as connection:
-            products.define(connection, translated)
+            products.define_macros(connection, translated)
             connection.execute("CREATE TABLE scan_0 AS FROM rows")
             for sql, field, native in zip(self.expressions, df.schema.fields[1:], translated, strict=True):
                 described = connection.execute(f"DESCRIBE SELECT {native} AS r FROM scan_0").fetchone()
@@ -143,7 +143,7 @@ def renamed(sql: str, number: int) -> str:
 def computable_rows(rows: pa.Table, native: str) -> list[int]:
     """Return the numbers of the rows for which DuckDB computes an expression without an error."""
     with duckdb.connect() as connection:
-        products.define(connection, [native])
+        products.define_macros(connection, [native])
         connection.execute("CREATE TABLE scan_0 AS FROM rows")
         query = f"SELECT n FROM scan_0 WHERE TRY(({_ERROR.sub(_FAILURE, native)}) IS NULL) IS NOT NULL ORDER BY n"
         return [row for (row,) in connection.execute(query).fetchall()]

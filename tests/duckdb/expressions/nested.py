@@ -31,7 +31,9 @@ def nested_expressions(
     for sql, kind in examples.items():
         by_type.setdefault(kind, []).append(sql)
     expressions: dict[str, None] = {}
-    while len(expressions) < count:
+    for _ in range(10 * count):
+        if len(expressions) == count:
+            break
         expressions.setdefault(_nested(rng, rng.choice(roots), by_type, columns, rng.choice(_DEPTHS), is_root=True))
     return list(expressions)
 
@@ -51,5 +53,10 @@ def _nested(
         candidates = by_type.get(columns[name], [])
         if depth > 1 and candidates and (is_root or rng.random() < _NESTED_SHARE):
             replacements[name] = f"({_nested(rng, rng.choice(candidates), by_type, columns, depth - 1)})"
+    return replaced(sql, replacements)
+
+
+def replaced(sql: str, replacements: Mapping[str, str]) -> str:
+    """Replace columns of an expression, but not their names in text literals."""
     pattern = re.compile("|".join([r"'(?:[^'\\]|\\.)*'", *(rf"\b{name}\b" for name in replacements)]))
     return pattern.sub(lambda match: replacements.get(match[0], match[0]), sql)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Sequence
@@ -113,15 +114,69 @@ _DAYS = [
     *[(1900, 2, 28), (1969, 12, 31), (4, 2, 29), (2024, 3, 31), (2024, 10, 27), (1999, 1, 4), (2000, 5, 31)],
     *[(1600, 2, 29), (2024, 6, 30), (2026, 11, 29), (2026, 11, 28), (2026, 11, 27), (2026, 11, 26), (2026, 11, 25)],
 ]
+_JSON = [
+    None,
+    "",
+    " ",
+    "{}",
+    '{"a":"x"}',
+    '{"a":-0,"b":7}',
+    '{"a":12345678901234567890}',
+    '{"a":123456789012345678901}',
+    '{"a":1.0}',
+    '{"a":null,"b":"n"}',
+    '{"b":{"a":"y"}}',
+    '{"a":{"c":1}}',
+    '{"a":true,"b":false}',
+    '[{"a":1}]',
+    '"s"',
+    '{"a":"\\u00e9\\n\\ud83d\\ude00"}',
+    '{"a":1,"a":2}',
+    '{"a":null,"a":2}',
+    '{"a":"x"}  ',
+    '{"a":"x"} y',
+    "{'a':1}",
+    '{"a":1e2}',
+    '{"a":NaN}',
+    '{"a":1,}',
+    '{"\\u0061":1}',
+    '{"a":[1]}',
+    '{"a":"\\ud83d"}',
+    '{"a":"q\tb"}',
+    '{"a":01}',
+    '{"b":[1,2,],"a":2}',
+    '{"a":1,"b":nan}',
+    '{"a":1}{"a":2}',
+    "{a:1}",
+    "[1,2",
+    "null",
+    '{"a":"\\/ \\\\"}',
+    '{"A":1}',
+    '{"long_name1":"v","a":3}',
+    '{"\\u0061":null,"a":2}',
+    '{"a":"é😀","b":-5}',
+    ' { "b" : "z" , "a" : "w" } ',
+    '{"a":""}',
+    '{"a.b":1,"a":5}',
+]
 _TIMES = [
     None,
     *map(
         datetime.fromisoformat,
-        [
-            *["1970-01-01T00:00:00", "1969-12-31T23:59:59.999999", "2024-03-31T01:00:00", "2024-10-27T00:59:59.999999"],
-            *["2024-10-27T01:00:00", "2024-03-31T00:59:59", "2024-02-29T23:30:00", "1980-04-06T02:00:00"],
-            *["1945-05-24T00:00:00", "2037-12-31T23:59:59.5", "1999-12-31T22:59:59.123456", "2011-12-30T10:00:00"],
-        ],
+        (
+            "1970-01-01T00:00:00",
+            "1969-12-31T23:59:59.999999",
+            "2024-03-31T01:00:00",
+            "2024-10-27T00:59:59.999999",
+            "2024-10-27T01:00:00",
+            "2024-03-31T00:59:59",
+            "2024-02-29T23:30:00",
+            "1980-04-06T02:00:00",
+            "1945-05-24T00:00:00",
+            "2037-12-31T23:59:59.500000",
+            "1999-12-31T22:59:59.123456",
+            "2011-12-30T10:00:00",
+        ),
     ),
 ]
 """Instants around changes of the clock in Europe/Berlin, and others."""
@@ -151,6 +206,7 @@ SPECIAL: dict[str, tuple[Sequence[Any], pa.DataType]] = {
     "date2": (_COMMON_DAYS, pa.date32()),
     "bool1": ([None, True, False], pa.bool_()),
     "bool2": ([None, True, False], pa.bool_()),
+    "json1": (_JSON, pa.string()),
     "time1": (_TIMES, pa.timestamp("us", "UTC")),
     "ntz1": (_TIMES, pa.timestamp("us")),
 }
@@ -193,6 +249,8 @@ def _random_value(rng: random.Random, name: str, kind: pa.DataType) -> Any:
     """Return a pseudo-random value of a column."""
     if name == "digits":
         return f"{rng.choice(['', '-', ' '])}{rng.getrandbits(rng.randrange(1, 70))}{rng.choice(['', '', '.25', '.', 'e3'])}"
+    if name == "json1":
+        return json.dumps({key: rng.choice(["x", "", 7, -3, None, True, "é"]) for key in rng.sample("abcd", 3)})
     if name == "dates":
         return f"{rng.randrange(1, 10_000):04}-{rng.randrange(1, 13):02}-{rng.randrange(1, 32):02}{rng.choice(['', ' 1', 'T', 'x'])}"
     if name == "small1":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from penstock.duckdb.expressions import casts, conditions, dates, numbers, strings
+from penstock.duckdb.expressions import casts, conditions, dates, json_texts, numbers, strings
 
 if TYPE_CHECKING:
     from penstock.duckdb.expressions.entry import Entry
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FAMILIES: dict[str, tuple[Entry, ...]] = {
     "Strings": strings.ENTRIES,
+    "JSON": json_texts.ENTRIES,
     "Numbers": numbers.ENTRIES,
     "Conditions": conditions.ENTRIES,
     "Dates": dates.ENTRIES,

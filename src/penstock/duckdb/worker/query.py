@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.duckdb.worker import products
@@ -77,8 +78,8 @@ class QueryFunction:
 
     The query `sql` returns `columns`, and reads the rows of its tables as ``scan_0``, ``scan_1`` and so on. `results`
     are materialized before, in this order. `memory` is the number of bytes that DuckDB may use on an executor, shared
-    by concurrent queries, and `threads` the number of the executor's cores; both are set when the query runs.
-    `has_long_products` is described in `penstock.duckdb.worker.products`.
+    by concurrent queries, and `threads` the number of the executor's cores; both are set when the query runs. If more
+    rows are returned than the driver gets directly, and not `may_be_large`, Spark computes the query.
     """
 
     sql: str
@@ -87,7 +88,7 @@ class QueryFunction:
     tables: tuple[Table, ...]
     memory: int = 0
     threads: int = 1
-    has_long_products: bool = True
+    may_be_large: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows.
@@ -95,24 +96,21 @@ class QueryFunction:
         The single input row is read last: Spark sends it in small packets, some tens of milliseconds late (Nagle's
         algorithm and delayed acknowledgements).
         """
+        statements = [self.sql, *(result.sql for result in self.results)]
+        yield from products.compute_short_first(statements, partial(self._rows, statements))
+        for _ in batches:
+            pass
+
+    def _rows(self, statements: Sequence[str], length: products.Length) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, in the wire format; `length` is that of products (`penstock.duckdb.worker.products`)."""
         scans = [table.rows_query() for table in self.tables]
         requested = sum(table.size_in_bytes for table in self.tables) * _MEMORY_FACTOR + _MIN_MEMORY
         files = {file.local_path for table in self.tables for file in table.ranges}
         with open_connection(min(requested, self.memory), self.threads, files, budget=self.memory) as connection:
-            products.define(connection, self._statements(), are_long=self.has_long_products)
+            products.define_macros(connection, statements, length)
             for number, scan in enumerate(scans):
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:
                 result.materialize(connection)
             for batch in query_batches(connection, self.sql, self.columns):
                 yield wire_batch(batch, self.columns)
-        for _ in batches:
-            pass
-
-    @property
-    def has_products(self) -> bool:
-        """Whether the query has products of decimals that may be short or long."""
-        return any(map(products.has_products, self._statements()))
-
-    def _statements(self) -> list[str]:
-        return [self.sql, *(result.sql for result in self.results)]

@@ -10,15 +10,14 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.duckdb.worker.columns import wire_schema
 from penstock.duckdb.worker.engine import NotNativeError, open_spare_connection
-from penstock.duckdb.worker.products import OVERFLOW
 from penstock.duckdb.worker.workspace import workspace
 
 if TYPE_CHECKING:
@@ -63,7 +62,8 @@ def main() -> None:
 
     while True:
         try:
-            open_spare_connection()
+            with suppress(Exception):  # the query opens a connection, and its error is the reply
+                open_spare_connection()
             function, limit = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the parent process
         except EOFError:
             return
@@ -78,18 +78,6 @@ def main() -> None:
 
 
 def _rows(function: QueryFunction, limit: int, until_sent: ExitStack) -> SentRows | StoredRows:
-    """Compute a query, if possible with short products (`penstock.duckdb.worker.products`); see `_computed`."""
-    if function.has_products:
-        try:
-            return _computed(replace(function, has_long_products=False), limit, until_sent)
-        except NotNativeError as error:
-            if OVERFLOW not in str(error):
-                raise
-        until_sent.close()
-    return _computed(function, limit, until_sent)
-
-
-def _computed(function: QueryFunction, limit: int, until_sent: ExitStack) -> SentRows | StoredRows:
     """Compute a query; more than `limit` bytes in the JVM are stored until `until_sent` is closed."""
     import pyarrow as pa
 
@@ -99,6 +87,8 @@ def _computed(function: QueryFunction, limit: int, until_sent: ExitStack) -> Sen
     for batch in batches:
         first.append(batch)
         size += batch.nbytes + batch.num_rows * (_ROW_BYTES + _VALUE_BYTES * batch.num_columns)
+        if size > limit and not function.may_be_large:
+            raise NotNativeError("it returns many rows, and Spark exchanges none for it")
         if size > limit:
             break
     else:

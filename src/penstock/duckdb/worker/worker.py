@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.duckdb.worker import products
@@ -124,6 +125,20 @@ class PartFunction:
         files: Collection[str],
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement; of a part with functions, whose inputs are read once, with long products."""
+        compute = partial(self._statement_batches, sql, columns, scan, inputs, files, batch_rows)
+        return compute(products.Length.LONG) if self.calls else products.compute_short_first([sql], compute)
+
+    def _statement_batches(
+        self,
+        sql: str,
+        columns: Sequence[Column],
+        scan: str | None,
+        inputs: Mapping[str, Any],
+        files: Collection[str],
+        batch_rows: int,
+        length: products.Length,
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         memory = self.memory // (1 + len(self.calls))
@@ -135,7 +150,7 @@ class PartFunction:
                 connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
                 connection.unregister(f"sent_{name}")
-            products.define(connection, [sql])
+            products.define_macros(connection, [sql], length)
             if scan is not None:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():

@@ -227,7 +227,7 @@ def heap_bytes(bridge: Bridge) -> tuple[int, int]:
 
 def executor_count(bridge: Bridge) -> int:
     """Return the current number of executors, at least 1; 1 if tasks run in the driver."""
-    return max(len(executor_addresses(bridge)) - 1, 1)
+    return 1 if is_local(bridge) else max(len(executor_addresses(bridge)) - 1, 1)
 
 
 def executor_addresses(bridge: Bridge) -> set[str]:

@@ -6,7 +6,6 @@ import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.duckdb.dialect.Declined;
@@ -41,7 +40,8 @@ final class NativeArithmetic {
             checkScale(operation, name);
             if (isShortProduct(operation)) { // a macro of `penstock.duckdb.worker.products`
                 DecimalType decimal = (DecimalType) operation.dataType();
-                return "product_" + decimal.precision() + "_" + decimal.scale() + "(" + NativeSql.of(left) + " * " + NativeSql.of(right) + ")";
+                String macro = "product_" + decimal.precision() + "_" + decimal.scale() + "_" + ((DecimalType) left.dataType()).scale();
+                return macro + "(" + NativeSql.of(left) + ", " + NativeSql.of(right) + ")";
             }
         } else if (NumericTypes.isInteger(operation.dataType())) {
             String result = "(" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ")";
@@ -54,18 +54,23 @@ final class NativeArithmetic {
         return "CAST((" + NativeSql.of(left) + " " + OPERATORS.get(name) + " " + NativeSql.of(right) + ") AS " + type + ")";
     }
 
-    /** Whether an expression is a product of decimals that may be long by its type, but of factors that DuckDB stores in 64 bits. */
+    /**
+     * Whether an expression is a product of decimals that may be long by its type, but that DuckDB computes in 64 bits: its
+     * factors have up to 18 digits, and its scale is less than 18. Spark must not round the product.
+     */
     static boolean isShortProduct(Expression expression) {
-        boolean isProduct = Catalyst.name(expression).equals("Multiply") && expression.dataType() instanceof DecimalType;
-        return isProduct && !isShort(expression.dataType()) && isShortFactor(Catalyst.first(expression)) && isShortFactor(Catalyst.last(expression));
+        if (!Catalyst.name(expression).equals("Multiply") || !(expression.dataType() instanceof DecimalType)) {
+            return false;
+        }
+        DecimalType type = (DecimalType) expression.dataType();
+        Expression left = Catalyst.first(expression);
+        Expression right = Catalyst.last(expression);
+        boolean isExact = type.scale() == ((DecimalType) left.dataType()).scale() + ((DecimalType) right.dataType()).scale();
+        return isExact && type.precision() > SHORT_DIGITS && type.scale() < SHORT_DIGITS && isShortFactor(left) && isShortFactor(right);
     }
 
     private static boolean isShortFactor(Expression factor) {
-        return isShort(factor.dataType()) || isShortProduct(factor);
-    }
-
-    private static boolean isShort(DataType type) {
-        return type instanceof DecimalType && ((DecimalType) type).precision() <= SHORT_DIGITS;
+        return ((DecimalType) factor.dataType()).precision() <= SHORT_DIGITS || isShortProduct(factor);
     }
 
     /** Whether no value of a column can overflow, as it was cast from a smaller type, and the constant is small enough. */

@@ -38,11 +38,12 @@ public final class NativeQueries implements Predicate<Object> {
      * The facts describe the parts, and why others are declined. The handles are the plan and the roots of the parts.
      *
      * @param excluded names of expressions that Spark must compute, in lower case
+     * @param allowsLookups see `NativeSearch`
      */
-    public Answer find(LogicalPlan plan, SparkSession session, List<?> excluded) throws JsonProcessingException {
+    public Answer find(LogicalPlan plan, SparkSession session, List<?> excluded, boolean allowsLookups) throws JsonProcessingException {
         NativeTemplates.exclude(excluded);
         LogicalPlan normalized = NativeNormalization.of(plan);
-        NativeSearch search = new NativeSearch(normalized, session.sessionState().planner());
+        NativeSearch search = new NativeSearch(normalized, session.sessionState().planner(), allowsLookups);
         List<Object> handles = new ArrayList<>();
         handles.add(normalized);
         handles.addAll(search.roots);
@@ -84,7 +85,7 @@ public final class NativeQueries implements Predicate<Object> {
         NativeTemplates.exclude(new ArrayList<Object>()); // a job computes the excluded expressions in Spark
         try {
             NativeSearch search = new NativeSearch(NativeNormalization.of((LogicalPlan) plan),
-                    ((SparkSession) session.get()).sessionState().planner());
+                    ((SparkSession) session.get()).sessionState().planner(), false);
             return search.parts.size() == 1 && search.restLeaves.isEmpty();
         } catch (Exception error) {
             LOG.warn("Cannot translate a query for DuckDB; Spark runs it", error);

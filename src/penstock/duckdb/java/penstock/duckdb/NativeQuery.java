@@ -154,13 +154,11 @@ final class NativeQuery {
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;
             String where = " WHERE " + condition(filter.condition());
-            if (!(filter.child() instanceof Window) || results.name(filter.child(), true) != null) {
-                return "SELECT * FROM (" + ofDroppable(filter.child()) + ")" + where;
+            if (NativeWindows.limitsGroups(filter) && results.name(filter.child(), true) == null) {
+                Window window = (Window) filter.child();
+                return NativeWindows.firstOfGroups(window, ofDroppable(window.child()), where);
             }
-            droppingOperators++;
-            String rows = window((Window) filter.child(), where);
-            droppingOperators--;
-            return rows;
+            return "SELECT * FROM (" + ofDroppable(filter.child()) + ")" + where;
         }
         if (plan instanceof Join) {
             Join join = (Join) plan;
@@ -190,17 +188,13 @@ final class NativeQuery {
             return NativeWindows.firstRows((GlobalLimit) plan, sort, ofDroppable(sort.child()));
         }
         if (plan instanceof Window) {
-            return window((Window) plan, "");
+            checkSafe(((Window) plan).windowExpressions());
+            return NativeWindows.of((Window) plan, of(((Window) plan).child()));
         }
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
         throw Declined.operator(plan);
-    }
-
-    private String window(Window plan, String where) throws Declined {
-        checkSafe(plan.windowExpressions());
-        return NativeWindows.of(plan, of(plan.child()), where);
     }
 
     /** Renames the columns of rows to those of a plan. */

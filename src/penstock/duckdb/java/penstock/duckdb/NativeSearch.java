@@ -6,6 +6,11 @@ import java.util.Map;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
@@ -31,9 +36,12 @@ final class NativeSearch {
     /** The leaves of the plan and its subqueries that no part reads. */
     final List<Object> restLeaves = new ArrayList<>();
     private final SparkPlanner planner;
+    private final boolean allowsLookups;
 
-    NativeSearch(LogicalPlan plan, SparkPlanner planner) throws JsonProcessingException {
+    /** @param allowsLookups whether to return a lookup (`isLookup`) as a part, although Spark exchanges no rows for it */
+    NativeSearch(LogicalPlan plan, SparkPlanner planner, boolean allowsLookups) throws JsonProcessingException {
         this.planner = planner;
+        this.allowsLookups = allowsLookups;
         List<Object> finalReasons = new ArrayList<>();
         visit(plan, true, finalReasons);
         declinedReasons.addAll(finalReasons);
@@ -55,8 +63,11 @@ final class NativeSearch {
             }
             NativeQuery query = new NativeQuery(plan, planner);
             // Without an exchange, DuckDB saves too little. Below other operators, only a small result pays off.
-            if (query.needsExchange && (isTop || NativeQuery.reduces(plan))) {
-                parts.add(facts(query));
+            boolean isLookup = allowsLookups && isTop && isLookup(plan);
+            if (isLookup || query.needsExchange && (isTop || NativeQuery.reduces(plan))) {
+                Map<String, Object> facts = facts(query);
+                facts.put("is_lookup", Boolean.valueOf(isLookup));
+                parts.add(facts);
                 roots.add(plan);
                 return;
             }
@@ -69,6 +80,24 @@ final class NativeSearch {
         for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
             restLeaves.addAll(Catalyst.each(subquery.collectLeaves()));
         }
+    }
+
+    /** Whether a plan reads the rows of a table in which a column equals a constant: probably few. */
+    private static boolean isLookup(LogicalPlan plan) {
+        if (!NativeQuery.isScan(plan)) {
+            return false;
+        }
+        boolean isLookup = false;
+        for (LogicalPlan node = plan; node instanceof Filter || node instanceof Project; node = Catalyst.onlyChild(node)) {
+            List<Expression> conditions = new ArrayList<>();
+            if (node instanceof Filter) {
+                Catalyst.addConjuncts(((Filter) node).condition(), conditions);
+            }
+            for (Expression condition : conditions) {
+                isLookup |= condition instanceof EqualTo && Catalyst.first(condition) instanceof Attribute && Catalyst.last(condition) instanceof Literal;
+            }
+        }
+        return isLookup;
     }
 
     private static Map<String, Object> facts(NativeQuery query) throws Declined, JsonProcessingException {

@@ -1,15 +1,19 @@
 package penstock.duckdb;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.SpecifiedWindowFrame;
 import org.apache.spark.sql.catalyst.expressions.WindowExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -32,38 +36,64 @@ final class NativeWindows {
     private static final Map<String, Object> OFFSETS = Catalyst.pairs("Lead lead Lag lag");
     private static final Map<String, Object> FRAME_VALUES = Catalyst.pairs("First first_value Last last_value NthValue nth_value");
 
-    /** Returns the rows with the window functions of a plan; `where` is the condition of a filter above, or empty. */
-    static String of(Window plan, String rows, String where) throws Declined {
-        StringBuilder sql = new StringBuilder();
-        StringBuilder casts = new StringBuilder();
+    static String of(Window plan, String rows) throws Declined {
+        StringBuilder sql = new StringBuilder("SELECT *");
         for (Object element : Catalyst.each(plan.windowExpressions())) {
             Alias alias = (Alias) element;
             if (!(alias.child() instanceof WindowExpression)) {
                 throw new Declined("an expression with window functions");
             }
             WindowExpression expression = (WindowExpression) alias.child();
-            String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
-            String over = " OVER (" + (keys.isEmpty() ? "" : "PARTITION BY " + keys) + orderBy(plan.orderSpec()) + frame(expression) + ")";
-            String name = "c" + alias.exprId().id();
-            sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS ").append(name);
-            if (Catalyst.type(alias).equals("int")) { // after the filter: DuckDB does not sort all rows for row_number() <= n
-                casts.append(casts.length() == 0 ? " REPLACE (" : ", ").append("CAST(").append(name).append(" AS INTEGER) AS ").append(name);
-            }
+            String over = " OVER (" + partition(plan) + orderBy(plan.orderSpec()) + frame(expression) + ")";
+            sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
         }
-        String result = "SELECT *" + sql + " FROM (" + rows + ")";
-        return casts.length() == 0 && where.isEmpty() ? result : "SELECT *" + casts + (casts.length() == 0 ? "" : ")") + " FROM (" + result + ")" + where;
+        return sql + " FROM (" + rows + ")";
+    }
+
+    /** Whether a filter compares the only window function below, which numbers rows, with a constant. */
+    static boolean limitsGroups(Filter filter) {
+        Expression condition = filter.condition();
+        if (!(filter.child() instanceof Window) || !(condition instanceof BinaryComparison) || !(Catalyst.last(condition) instanceof Literal)) {
+            return false;
+        }
+        List<?> functions = Catalyst.each(((Window) filter.child()).windowExpressions());
+        Alias number = functions.size() == 1 && functions.get(0) instanceof Alias ? (Alias) functions.get(0) : null;
+        return number != null && number.child() instanceof WindowExpression
+                && Catalyst.name(((WindowExpression) number.child()).windowFunction()).equals("RowNumber")
+                && Catalyst.first(condition) instanceof Attribute && ((Attribute) Catalyst.first(condition)).exprId().equals(number.exprId());
+    }
+
+    /**
+     * Returns the rows for which `limitsGroups`; `where` compares their numbers.
+     *
+     * DuckDB does not sort all rows if it compares its own number, which is a bigint, and if there is a single sort key. DuckDB
+     * 1.5 then compares some types wrongly, so the sort key is binary.
+     */
+    static String firstOfGroups(Window plan, String rows, String where) throws Declined {
+        StringBuilder keys = new StringBuilder();
+        for (SortOrder key : Catalyst.each(plan.orderSpec())) {
+            keys.append(keys.length() == 0 ? "" : ", ").append(sortKey(key)).append(", '").append(key.direction().sql()).append(" ").append(key.nullOrdering().sql()).append("'");
+        }
+        String name = "c" + ((Alias) Catalyst.each(plan.windowExpressions()).get(0)).exprId().id();
+        String over = partition(plan) + " ORDER BY create_sort_key(" + keys + ")";
+        return "SELECT * REPLACE (CAST(" + name + " AS INTEGER) AS " + name + ") FROM (SELECT *, row_number() OVER (" + over + ") AS " + name + " FROM (" + rows + "))" + where;
+    }
+
+    private static String partition(Window plan) throws Declined {
+        String keys = NativeLogicalAggregate.keyColumns(plan.partitionSpec(), "windows partitioned by expressions other than columns", true);
+        return keys.isEmpty() ? "" : "PARTITION BY " + keys;
     }
 
     private static String value(Expression function, String over) throws Declined {
         String name = Catalyst.name(function);
         if (RANKS.containsKey(name)) {
-            return RANKS.get(name) + over;
+            return "CAST(" + RANKS.get(name) + over + " AS INTEGER)";
         }
         if (SHARES.containsKey(name)) {
             return SHARES.get(name) + over;
         }
         if (name.equals("NTile")) {
-            return "ntile(" + positiveLiteral(Catalyst.first(function)) + ")" + over;
+            return "CAST(ntile(" + positiveLiteral(Catalyst.first(function)) + ")" + over + " AS INTEGER)";
         }
         if (OFFSETS.containsKey(name)) {
             return OFFSETS.get(name) + "(" + offsetArguments(function) + ")" + over;
@@ -118,16 +148,18 @@ final class NativeWindows {
     static String orderBy(Seq<SortOrder> orders) throws Declined {
         StringBuilder keys = new StringBuilder();
         for (SortOrder key : Catalyst.each(orders)) {
-            Expression value = key.child();
-            if (!ExpressionSafety.cannotFail(value)) {
-                throw new Declined("sorting by a value that may fail");
-            }
-            // Normalized also because DuckDB returns the key of a sort as its column, with -0.0 as 0.0.
-            String column = NativeTypes.normalized(NativeSql.of(value), value.dataType());
-            keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(column).append(" ").append(key.direction().sql())
+            keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(sortKey(key)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
         }
         return keys.toString();
+    }
+
+    /** Returns a sort key, normalized also because DuckDB returns the key of a sort as its column, with -0.0 as 0.0. */
+    private static String sortKey(SortOrder key) throws Declined {
+        if (!ExpressionSafety.cannotFail(key.child())) {
+            throw new Declined("sorting by a value that may fail");
+        }
+        return NativeTypes.normalized(NativeSql.of(key.child()), key.child().dataType());
     }
 
     /** Returns the sort of which a plan returns the first rows, possibly after an offset; null for other plans. */
