@@ -26,7 +26,7 @@ select * from (select k, d, row_number() over (partition by k order by d) as n f
 select * from (select k, d, row_number() over (partition by k order by d nulls last) as n from w) where n <= 1;
 select * from (select k, d, row_number() over (partition by k order by d desc nulls first, s) as n from w) where n < 3;
 select * from (select k, x, row_number() over (partition by k order by x desc) as n from (select k, case when s in ('a', 'd') then double('NaN') else cast(d as double) end as x from w)) where n <= 2;
-select * from (select k, x, row_number() over (order by x nulls last) as n from (select k, case when s = 'a' then double('NaN') else cast(d + k as double) end as x from w)) where n <= 4;
+select * from (select k, x, row_number() over (order by x nulls last) as n from (select k, case when s = 'a' then double('NaN') else cast(d + k * 10 as double) end as x from w)) where n <= 4;
 select * from (select s, row_number() over (order by s) as n from w) where 3 >= n;
 select * from (select s, row_number() over (order by s) as n from w) where n * 1000000000 > 0;
 select s, n + 2147483640 from (select s, row_number() over (order by s) as n from w) where n <= 5;
