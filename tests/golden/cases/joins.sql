@@ -26,3 +26,5 @@ select a.s, b.t, c.q from l a left join r b on a.k = b.k left join nobody c on b
 select l.s, x.total from l left join (select k, sum(n) as total from r group by k) x on l.k = x.k;
 select l.s, upper(r.t) from l join r on l.k + 1 = r.k + 1;
 select l.s from l join r on l.k = r.n / 10;
+select * from l join lateral (select sum(r.n) over (order by r.t) from r where r.n >= l.k);
+select l.s, x.m from l left join lateral (select max(r.n) as m from r where r.k = l.k) x;

@@ -21,3 +21,5 @@ select s, v from t where (k, v) in (select k, w / 10 from u);
 select case when exists (select 1 from u where w > 350) then 'yes' else 'no' end, count(*) from t;
 select (select min(w) from u where k > 100) is null, count(*) from t;
 select * from (select k, v from t union all select k, w from u) where v > 20;
+select k, v from t order by k, (select max(w) from u);
+select k, v from t order by (select max(w) from u), v nulls last, k limit 3;

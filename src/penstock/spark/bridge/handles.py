@@ -87,8 +87,12 @@ class PhysicalPlan(JvmObject):
 
     @property
     def ordering(self) -> SortOrder:
-        """The order of the rows within a partition."""
-        return SortOrder(self._bridge, self._handle.outputOrdering())
+        """The order of the rows within a partition, up to the first key with a subquery, which has a physical plan."""
+        pattern = self._bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").PLAN_EXPRESSION()
+        order = self._handle.outputOrdering()
+        has_plan = (bool(order.apply(index).containsPattern(pattern)) for index in range(order.size()))
+        keys = next((index for index, is_subquery in enumerate(has_plan) if is_subquery), order.size())
+        return SortOrder(self._bridge, order.take(keys))
 
 
 class PlanLifetimeMap(Generic[T]):

@@ -39,8 +39,8 @@ final class NativeWindows {
     static String of(Window plan, String rows) throws Declined {
         StringBuilder sql = new StringBuilder("SELECT *");
         for (Object element : Catalyst.each(plan.windowExpressions())) {
-            Alias alias = (Alias) element;
-            if (!(alias.child() instanceof WindowExpression)) {
+            Alias alias = element instanceof Alias ? (Alias) element : null;
+            if (alias == null || !(alias.child() instanceof WindowExpression)) {
                 throw new Declined("an expression with window functions");
             }
             WindowExpression expression = (WindowExpression) alias.child();

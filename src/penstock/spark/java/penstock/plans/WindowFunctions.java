@@ -68,6 +68,9 @@ public final class WindowFunctions {
 
     /** Returns the window function of a column, possibly in a MakeDecimal; null for any other expression. */
     static WindowExpression of(Expression alias) {
+        if (alias.children().isEmpty()) { // a column of a subquery that became a join
+            return null;
+        }
         Expression inner = Catalyst.first(alias);
         if (Catalyst.name(inner).equals("MakeDecimal")) {
             inner = Catalyst.first(inner);
