@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.duckdb.expressions.registry import FAMILIES
-from penstock.spark.plans.dataframes import with_settings
 from tests.duckdb.expressions.comparison import Comparison, operands_of
 from tests.duckdb.expressions.nested import nested_expressions, replaced
 from tests.duckdb.expressions.values import SPECIAL, random_rows
-from tests.support.native import compute_all_natively, without_python_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,19 +65,6 @@ _COUNTS = [  # of values
     pytest.param(15_000, marks=pytest.mark.thorough),
     pytest.param(100_000, marks=pytest.mark.slow),
 ]
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["ansi", "not ansi"])
-def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
-    settings = {
-        "spark.sql.ansi.enabled": str(request.param).lower(),
-        "spark.sql.session.timeZone": "Europe/Berlin",
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-    }
-    with with_settings(spark, settings), pytest.MonkeyPatch.context() as patch:
-        compute_all_natively(patch)
-        without_python_types(patch)
-        yield spark
 
 
 @pytest.mark.parametrize("count", _COUNTS)

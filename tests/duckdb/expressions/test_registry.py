@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,8 @@ import pytest
 
 from penstock.duckdb.expressions.entry import Entry
 from penstock.duckdb.expressions.registry import FAMILIES
-from penstock.spark.plans.dataframes import with_settings
 from tests.duckdb.expressions.comparison import Comparison
 from tests.duckdb.expressions.values import finite_rows, random_rows, special_rows
-from tests.support.native import compute_all_natively
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,18 +29,6 @@ UNTESTED = {
 """Classes without examples: the first four change no value, and no SQL expression over a column yields the last two.
 
 `tests/duckdb/test_floating_numbers.py` tests normalized keys."""
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["ansi", "not ansi"])
-def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
-    settings = {
-        "spark.sql.ansi.enabled": str(request.param).lower(),
-        "spark.sql.session.timeZone": "Europe/Berlin",
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-    }
-    with with_settings(spark, settings), pytest.MonkeyPatch.context() as patch:
-        compute_all_natively(patch)
-        yield spark
 
 
 @pytest.mark.sample(2)
