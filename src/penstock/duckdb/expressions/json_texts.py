@@ -18,16 +18,18 @@ _MAY_EXCEED_LIMITS = (
 _KEY = "concat('\"', substring($1, 3), '\"')"
 # Of equal names, Spark returns the first value that is not null, DuckDB the first value.
 _MAY_OCCUR_TWICE = rf"(instr(substring($0, instr($0, {_KEY}) + 1), {_KEY}) > 0 OR contains($0, '\'))"
-_TYPE = "json_type($0, $1)"
+# An empty text has no fields in Spark and is malformed in DuckDB. DuckDB 1.5.0 also parses the text of null in a
+# dictionary, which is empty.
+_TEXT = "coalesce(nullif($0, ''), '{}')"
+_TYPE = f"json_type({_TEXT}, $1)"
 
 ENTRIES = (
     Entry(
         "GetJsonObject(string, string)",
         cases(
             {
-                "$0 = ''": "NULL",
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
-                f"{_TYPE} IN ('VARCHAR', 'UBIGINT', 'BIGINT', 'BOOLEAN')": "json_extract_string($0, $1)",
+                f"{_TYPE} IN ('VARCHAR', 'UBIGINT', 'BIGINT', 'BOOLEAN')": f"json_extract_string({_TEXT}, $1)",
                 f"{_TYPE} IS NULL": "NULL",
                 f"{_TYPE} = 'NULL' AND NOT {_MAY_OCCUR_TWICE}": "NULL",
             },
