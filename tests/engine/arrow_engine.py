@@ -271,7 +271,7 @@ class ArrowEngine:
         """Return the bytes of a few batches."""
         return 64 << 20
 
-    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> ArrowRewriter:
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_expensive: bool = False) -> ArrowRewriter:
         """Return a rewriter."""
         return ArrowRewriter(memory)
 

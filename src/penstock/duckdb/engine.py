@@ -39,9 +39,9 @@ class DuckDb:
         """Return the bytes that DuckDB may use on this machine."""
         return machine_memory() // _MEMORY_DIVISOR
 
-    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> NativeParts:
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_expensive: bool = False) -> NativeParts:
         """Return a rewriter for the plans of a vertex; DuckDB may use `memory` bytes in a task before it spills."""
-        return NativeParts(memory, excluded, only_functions)
+        return NativeParts(memory, excluded, only_expensive)
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
         """Return the predicate that tests whether DuckDB computes an optimized plan completely, as a single query."""

@@ -47,7 +47,7 @@ log = logging.getLogger("penstock.native")
 _SAMPLED_ROW_GROUPS = 3
 """Number of row groups to sample: several, as the rows of a row group may be similar in a table sorted by time."""
 
-_WITHOUT_FUNCTIONS = "it calls no Python functions on rows of files, and execution.native is not true"
+_NOT_EXPENSIVE = "it neither calls Python functions nor parses JSON of files, and execution.native is not true"
 
 
 @dataclass(slots=True)
@@ -55,14 +55,14 @@ class NativeParts:
     """Replaces parts of the physical plans of a vertex by DuckDB operators.
 
     `memory` is the number of bytes that DuckDB may use in a task before it spills. `excluded` are the names of
-    expressions that Spark must compute, in lower case. `only_functions` says whether Spark computes parts that call no
-    Python functions on rows of files. `fragments` are the parts of the latest plan. `failure` says why Spark computes
-    all parts; None if DuckDB may be used.
+    expressions that Spark must compute, in lower case. `only_expensive` says whether Spark computes parts that are not
+    expensive (`PartFacts.is_expensive`). `fragments` are the parts of the latest plan. `failure` says why Spark
+    computes all parts; None if DuckDB may be used.
     """
 
     memory: int
     excluded: Sequence[str] = ()
-    only_functions: bool = False
+    only_expensive: bool = False
     fragments: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
     _counters: list[RowCounters] = field(default_factory=list, repr=False)
@@ -86,9 +86,9 @@ class NativeParts:
 
     def _rewrite(self, session: Session, plan: Any) -> Any:
         bridge = session._bridge
-        answer = helper(bridge, "NativeParts").find(plan, list(self.excluded), self.only_functions)
+        answer = helper(bridge, "NativeParts").find(plan, list(self.excluded), self.only_expensive)
         self.fragments = [PartFacts.of(facts) for facts in answers.facts(answer)]
-        if self.only_functions and not any(part.calls for part in self.fragments):
+        if self.only_expensive and not any(part.is_expensive for part in self.fragments):
             self.fragments = []
             return plan
         self.failure = unavailable_reason(bridge)
@@ -99,8 +99,8 @@ class NativeParts:
         for index, part in enumerate(self.fragments):
             if part.declined_reason is not None:
                 continue
-            if self.only_functions and (not part.calls or part.inputs):
-                self.fragments[index] = replace(part, declined_reason=_WITHOUT_FUNCTIONS)
+            if self.only_expensive and not part.is_expensive:
+                self.fragments[index] = replace(part, declined_reason=_NOT_EXPENSIVE)
                 continue
             root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)  # of this part
             function = self._function(session, root, part)

@@ -102,11 +102,11 @@ class NativeEngine(Protocol):
     def local_memory(self) -> int:
         """Return the bytes that the engine may use on this machine, besides Spark."""
 
-    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_functions: bool = False) -> FragmentRewriter:
+    def rewriter(self, memory: int, excluded: Sequence[str] = (), *, only_expensive: bool = False) -> FragmentRewriter:
         """Return a rewriter for the plans of a vertex; a task may use `memory` bytes before the engine spills.
 
-        `excluded` are the names of expressions that Spark must compute, in lower case. `only_functions` says whether
-        Spark computes fragments that call no Python functions.
+        `excluded` are the names of expressions that Spark must compute, in lower case. `only_expensive` says whether
+        Spark computes fragments that neither call Python functions nor parse JSON.
         """
 
     def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
@@ -132,9 +132,9 @@ class NativeExecution:
     engine: NativeEngine
     memory: int
     excluded: tuple[str, ...] = ()
-    only_functions: bool = False
-    """Whether Spark computes fragments that call no Python functions."""
+    only_expensive: bool = False
+    """Whether Spark computes fragments that neither call Python functions nor parse JSON."""
 
     def rewriter(self) -> FragmentRewriter:
         """Return a rewriter for the plans of a vertex."""
-        return self.engine.rewriter(self.memory, self.excluded, only_functions=self.only_functions)
+        return self.engine.rewriter(self.memory, self.excluded, only_expensive=self.only_expensive)

@@ -41,13 +41,14 @@ def native_engine() -> NativeEngine | None:
 def native_execution(config: Configuration, *, is_local: bool) -> NativeExecution | None:
     """Return the native engine and its memory for a job, None without an engine or if ``execution.native`` is off.
 
-    If this option is not set, and Spark runs locally, the engine computes only fragments that call Python functions.
+    If this option is not set, and Spark runs locally, the engine computes only fragments that call Python functions
+    or parse JSON.
     """
-    only_functions = config.get(NATIVE) is None and is_local
-    engine = native_engine() if only_functions or config.flag(NATIVE) else None
+    only_expensive = config.get(NATIVE) is None and is_local
+    engine = native_engine() if only_expensive or config.flag(NATIVE) else None
     if engine is None:
         return None
-    return NativeExecution(engine, config.integer(NATIVE_MEMORY), excluded_expressions(config), only_functions)
+    return NativeExecution(engine, config.integer(NATIVE_MEMORY), excluded_expressions(config), only_expensive)
 
 
 def excluded_expressions(config: Configuration) -> tuple[str, ...]:

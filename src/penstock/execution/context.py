@@ -78,8 +78,8 @@ class JobContext:
 
     @property
     def has_native_steps(self) -> bool:
-        """Whether a native engine may compute steps that call no Python functions, also from exchanged rows."""
-        return self.native is not None and not self.native.only_functions
+        """Whether a native engine may compute all steps, not only steps that call Python functions or parse JSON."""
+        return self.native is not None and not self.native.only_expensive
 
     def spark_job_group(self, vertex: JobVertex) -> str:
         """Return the Spark job group of a vertex."""

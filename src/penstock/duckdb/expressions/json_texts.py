@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from penstock.duckdb.expressions.entry import Entry, cases
 
-# DuckDB also reads trailing commas, NaN and infinity. The pattern may match inside a string, which is rare.
-_HAS_LENIENT_SYNTAX = r"regexp_matches($0, '(?i),\s*[}\]]|[:,\[]\s*-?(nan|inf|infinity)\s*[,}\]]')"
+# DuckDB also reads trailing commas, NaN and infinity. The patterns may match inside a string, which is rare. RE2 finds
+# the first character of a pattern quickly if it is constant, so there are three patterns.
+_SPECIAL_NUMBER = r"\s*-?(?i:nan|inf|infinity)\s*[,}\]]"
+_HAS_LENIENT_SYNTAX = " OR ".join(
+    f"regexp_matches($0, '{pattern}')"
+    for pattern in (f":{_SPECIAL_NUMBER}", rf"\[{_SPECIAL_NUMBER}", rf",(\s*[}}\]]|{_SPECIAL_NUMBER})")
+)
 # Jackson limits names to 50,000 characters, numbers to 1,000, and the depth to 1,000.
 _MAY_EXCEED_LIMITS = (
     "strlen($0) > 50000 OR (strlen($0) > 1000 AND regexp_matches($0, '[0-9.eE+-]{1000}')) "
@@ -21,19 +26,51 @@ _MAY_OCCUR_TWICE = rf"(instr(substring($0, instr($0, {_KEY}) + 1), {_KEY}) > 0 O
 # An empty text has no fields in Spark and is malformed in DuckDB. DuckDB 1.5.0 also parses the text of null in a
 # dictionary, which is empty.
 _TEXT = "coalesce(nullif($0, ''), '{}')"
-_TYPE = f"json_type({_TEXT}, $1)"
+_VALUE = cases(
+    {
+        "json_type(v) IN ('VARCHAR', 'UBIGINT', 'BIGINT', 'BOOLEAN')": "json_extract_string(v, '$')",
+        "v IS NULL": "NULL",
+        f"json_type(v) = 'NULL' AND NOT {_MAY_OCCUR_TWICE}": "NULL",
+        "TRUE": "error('a JSON value with a fraction, an object, an array, or a name that occurs twice')",
+    }
+)
 
 ENTRIES = (
+    Entry(
+        "JsonToStructs(string)",
+        cases(
+            {
+                "$0 = ''": "NULL",
+                f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
+                "starts_with(ltrim($0), '{')": _TEXT,
+            },
+            "a JSON text that is not an object",
+        ),
+        "from_json",
+        (
+            "from_json(json1, 'a STRING').a",
+            "from_json(json1, 'a STRING, b STRING, long_name1 STRING').b",
+            "from_json(json1, 'a BIGINT, b STRING').a",
+            "from_json(json1, 'a INT, b INT').b",
+            "from_json(json1, 'a DOUBLE, b DOUBLE').a",
+            "from_json(json1, 'a BOOLEAN').a",
+            "from_json(json1, 'a DATE').a",
+            "from_json(json1, 'a TIMESTAMP, b STRING').a",
+            "from_json(json1, 'a TIMESTAMP_NTZ').a",
+            "from_json(json1, 'a STRUCT<b: STRING, c: BIGINT>').a.b",
+            "size(from_json(json1, 'a ARRAY<STRING>').a)",
+            "from_json(json1, 'a ARRAY<STRING>').a IS NULL",
+            "from_json(json1, 'a STRING') IS NULL",
+        ),
+        reason="options, or a schema other than a struct",
+    ),
     Entry(
         "GetJsonObject(string, string)",
         cases(
             {
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
-                f"{_TYPE} IN ('VARCHAR', 'UBIGINT', 'BIGINT', 'BOOLEAN')": f"json_extract_string({_TEXT}, $1)",
-                f"{_TYPE} IS NULL": "NULL",
-                f"{_TYPE} = 'NULL' AND NOT {_MAY_OCCUR_TWICE}": "NULL",
+                "TRUE": f"list_transform([json_extract({_TEXT}, $1)], lambda v: {_VALUE})[1]",
             },
-            "a JSON value with a fraction, an object, an array, or a name that occurs twice",
         ),
         "get_json_object",
         ("get_json_object(json1, '$.a')", "get_json_object(json1, '$.b')", "get_json_object(json1, '$.long_name1')"),

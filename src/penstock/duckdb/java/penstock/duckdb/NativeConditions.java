@@ -13,13 +13,16 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Or;
 
 import penstock.duckdb.dialect.Declined;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
+import penstock.plans.PatternSafety;
 
-/** Conditions in DuckDB's SQL that may fail; see `NativeSql.condition` for conditions that must not. */
+/** Conditions in DuckDB's SQL that may fail, and LIKE; see `NativeSql.condition` for conditions that must not fail. */
 final class NativeConditions {
     /** Returns the condition of a CASE, which DuckDB evaluates for the same rows as Spark. */
     static String of(Expression condition) throws Declined {
@@ -100,5 +103,18 @@ final class NativeConditions {
             isEvaluated = isEvaluated && addFailing(child, subexpressions);
         }
         return isEvaluated;
+    }
+
+    static String like(Like like) throws Declined {
+        if (!(like.right() instanceof Literal) || ((Literal) like.right()).value() == null) {
+            throw new Declined("a pattern that is not constant");
+        }
+        if (!PatternSafety.hasValidPattern(like)) { // an error in Spark
+            throw new Declined("a pattern with an invalid escape");
+        }
+        String pattern = ((Literal) like.right()).value().toString();
+        String escape = String.valueOf(like.escapeChar());
+        return "(" + NativeSql.of(like.left()) + " LIKE " + NativeTypes.literal(pattern, like.right().dataType())
+                + (pattern.contains(escape) ? " ESCAPE " + NativeTypes.literal(escape, like.right().dataType()) : "") + ")";
     }
 }

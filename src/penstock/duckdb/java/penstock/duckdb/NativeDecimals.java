@@ -2,12 +2,15 @@ package penstock.duckdb;
 
 import java.math.BigDecimal;
 
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.types.DecimalType;
 
 import penstock.duckdb.dialect.Declined;
+import penstock.plans.Catalyst;
+import penstock.plans.NumericTypes;
 
 /**
- * Quotients of decimals in DuckDB's SQL. DuckDB has no exact division of decimals, so their unscaled integers are divided.
+ * Quotients and unscaled integers of decimals in DuckDB's SQL. DuckDB has no exact division of decimals, so their unscaled integers are divided.
  *
  * Spark rounds a quotient half up to 38 digits after the decimal point, and then to the scale of its type. The result
  * equals rounding once if the divisor has few enough digits: a quotient that is not a tie is then farther from a tie than
@@ -16,6 +19,20 @@ import penstock.duckdb.dialect.Declined;
 final class NativeDecimals {
     /** Integers below this bound are computed as BIGINT, which is much faster. */
     private static final BigDecimal BIGINT_BOUND = BigDecimal.TEN.pow(18);
+
+    /** Returns a conversion between decimals and unscaled integers of 64 bits; null for other expressions. */
+    static String conversion(Expression expression) throws Declined {
+        String name = Catalyst.name(expression);
+        if (name.equals("UnscaledValue")) {
+            DecimalType type = (DecimalType) Catalyst.first(expression).dataType();
+            String decimal = NativeSql.of(Catalyst.first(expression));
+            if (type.precision() + type.scale() > 18) { // DuckDB computes a product of 64-bit decimals in 64 bits
+                decimal = "CAST(" + decimal + " AS DECIMAL(" + NumericTypes.sumType(type).precision() + "," + type.scale() + "))";
+            }
+            return "CAST(" + unscaled(decimal, type) + " AS BIGINT)";
+        }
+        return name.equals("MakeDecimal") ? ofUnscaled(NativeSql.of(Catalyst.first(expression)), (DecimalType) expression.dataType()) : null;
+    }
 
     /** Returns the unscaled integer of a decimal. */
     static String unscaled(String sql, DecimalType type) {

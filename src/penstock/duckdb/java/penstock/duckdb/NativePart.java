@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.GenerateExec;
 import org.apache.spark.sql.execution.InputAdapter;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.RDDScanExec;
@@ -120,6 +121,7 @@ final class NativePart {
         }
         if (operator instanceof ColumnsToRows) {
             inputs.add(operator);
+            NativeParts.columns(operator.output());
             return "SELECT * FROM input_" + (inputs.size() - 1);
         }
         if (operator instanceof ProjectExec) {
@@ -151,6 +153,9 @@ final class NativePart {
             }
             needsPartitioning = true;
             return NativeFinalAggregate.of(aggregate, rows);
+        }
+        if (operator instanceof GenerateExec) {
+            return NativeJson.exploded((GenerateExec) operator, ofDroppable(Catalyst.onlyChild(operator)));
         }
         if (PythonFunctions.areIn(operator)) {
             return called(new PythonFunctions(operator), Catalyst.onlyChild(operator));
@@ -224,7 +229,7 @@ final class NativePart {
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(expressions)) {
             NamedExpression expression = (NamedExpression) element;
-            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.of((Expression) element)).append(" AS c")
+            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.projected((Expression) element)).append(" AS c")
                     .append(expression.exprId().id());
         }
         return columns.length() == 0 ? "1 AS nothing" : columns.toString();

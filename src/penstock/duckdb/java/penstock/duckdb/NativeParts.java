@@ -35,13 +35,13 @@ public final class NativeParts {
      * Returns the maximal parts that DuckDB can run, and why Spark reads other scans and exchanged columns.
      *
      * @param excluded names of expressions that Spark must compute, in lower case
-     * @param onlyWithFunctions whether to skip plans without Python functions
+     * @param onlyExpensive whether to skip plans that neither call Python functions nor parse JSON
      */
-    public Answer find(SparkPlan plan, List<?> excluded, boolean onlyWithFunctions) throws JsonProcessingException {
+    public Answer find(SparkPlan plan, List<?> excluded, boolean onlyExpensive) throws JsonProcessingException {
         NativeTemplates.exclude(excluded);
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
-        if (!onlyWithFunctions || PythonFunctions.areBelow(plan)) {
+        if (!onlyExpensive || PythonFunctions.areBelow(plan) || NativeJson.isParsedBelow(plan)) {
             visit(plan, null, facts, handles);
         }
         return Answer.of(facts, handles);
@@ -119,7 +119,7 @@ public final class NativeParts {
                 "table", scan == null ? "" : NativeScan.table(scan), "rebase_mode", scan == null ? "CORRECTED" : NativeScan.rebaseMode(scan),
                 "aggregates", part.aggregates, "build_count", part.builds.size(), "key_set_numbers", part.keySetNumbers,
                 "joined_rows", part.joinedRows(), "max_task_bytes", part.maxTaskBytes(), "above_reason", aboveReason,
-                "functions", part.functions);
+                "functions", part.functions, "parses_json", NativeJson.isParsedBelow(part.plan));
     }
 
     static List<Object> columns(Seq<Attribute> output) throws Declined {

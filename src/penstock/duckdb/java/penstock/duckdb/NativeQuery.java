@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Generate;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -190,6 +191,9 @@ final class NativeQuery {
         if (plan instanceof Window) {
             checkSafe(((Window) plan).windowExpressions());
             return NativeWindows.of((Window) plan, of(((Window) plan).child()));
+        }
+        if (plan instanceof Generate) {
+            return NativeJson.exploded((Generate) plan, ofDroppable(Catalyst.onlyChild(plan)));
         }
         if (plan instanceof Expand) {
             return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));

@@ -15,14 +15,17 @@ import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.Size;
 
 import scala.Option;
 import scala.collection.immutable.Seq;
 
 import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.JsonFields;
 import penstock.plans.Catalyst;
 import penstock.plans.ExpressionSafety;
 
@@ -42,6 +45,11 @@ final class NativeSql {
         return "c" + Catalyst.id(column);
     }
 
+    /** Returns a value of a projection, which may be a struct or an array for an operator above. */
+    static String projected(Expression expression) throws Declined {
+        return JsonFields.areNested(expression.dataType()) ? NativeJson.of(expression) : of(expression);
+    }
+
     /** Checks that the sides of a join have columns, and none in common. */
     static void checkSides(Seq<Attribute> left, Seq<Attribute> right) throws Declined {
         List<?> leftNames = names(left);
@@ -58,7 +66,7 @@ final class NativeSql {
     private static List<String> names(Seq<Attribute> columns) throws Declined {
         List<String> names = new ArrayList<>();
         for (Attribute column : Catalyst.each(columns)) {
-            names.add(column(column));
+            names.add(projected(column));
         }
         return names;
     }
@@ -108,7 +116,8 @@ final class NativeSql {
             return caseWhen((CaseWhen) expression);
         }
         if (expression instanceof GetStructField) {
-            return NativeResults.field((GetStructField) expression);
+            GetStructField field = (GetStructField) expression;
+            return field.child() instanceof ScalarSubquery ? NativeResults.field(field) : NativeJson.field(field);
         }
         if (expression instanceof ScalarSubquery) {
             return NativeResults.value((ScalarSubquery) expression);
@@ -118,13 +127,24 @@ final class NativeSql {
         }
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
             // If a file's statistics exclude nulls of a column, DuckDB does not evaluate expressions of the column.
-            return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
+            Expression value = (Expression) children.get(0);
+            return "(" + (JsonFields.areNested(value.dataType()) ? projected(value) : condition(value)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (expression instanceof If) {
             checkSameTypes(children.subList(1, 3));
             return "(CASE WHEN " + NativeConditions.of((Expression) children.get(0)) + " THEN " + at(children, 1) + " ELSE " + at(children, 2) + " END)";
         }
-        return NativeFunctions.of(expression);
+        if (expression instanceof Like) {
+            return NativeConditions.like((Like) expression);
+        }
+        if (expression instanceof Size) {
+            return NativeJson.size((Size) expression);
+        }
+        sql = NativeDecimals.conversion(expression);
+        if (sql == null) { // without a Bloom filter, DuckDB would compute groups that a join drops
+            throw new Declined(name.equals("BloomFilterMightContain") ? "a Bloom filter of the keys of another table" : "expression " + name);
+        }
+        return sql;
     }
 
     static void checkKeys(Expression left, Expression right) throws Declined {

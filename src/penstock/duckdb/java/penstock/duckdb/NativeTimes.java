@@ -14,6 +14,7 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 
 import penstock.duckdb.dialect.Declined;
+import penstock.duckdb.dialect.JsonFields;
 import penstock.duckdb.dialect.NativeZones;
 import penstock.plans.Catalyst;
 
@@ -32,6 +33,9 @@ final class NativeTimes {
     /** Patterns of Java and of DuckDB for numbers of a fixed width. */
     private static final Map<String, Object> PATTERNS = Catalyst.pairs("yyyy %Y MM %m dd %d HH %H mm %M ss %S");
     private static final String SEPARATORS = "-/:. ,_";
+    private static final String DATE_FORM = "[1-9]\\d{3}-\\d\\d-\\d\\d";
+    private static final String TIME_FORM = "[ T]([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?";
+    private static final String OFFSET_FORM = "(Z|[+-](0\\d|1[0-7]):[0-5]\\d)?";
     private static final Map<Object, Object> ZONES = new HashMap<>();
 
     /** Returns a function of timestamps or a cast from or to them; null for other expressions. */
@@ -91,6 +95,9 @@ final class NativeTimes {
         if (from.equals("timestamp_ntz") && to.equals("timestamp")) {
             return "make_timestamptz(" + zone(cast).instant(micros(child)) + ")";
         }
+        if (from.equals("string")) {
+            return ofText(NativeSql.of(child), cast.dataType(), cast.zoneId());
+        }
         if (from.equals("date")) {
             String days = "(" + NativeTypes.finite(NativeSql.of(child)) + " - DATE '1970-01-01')";
             return to.equals("timestamp") ? "make_timestamptz(" + zone(cast).startOfDay(days) + ")" : "make_timestamp(" + days + " * " + NativeZones.DAY + ")";
@@ -102,6 +109,22 @@ final class NativeTimes {
             return "rtrim(rtrim(strftime(" + localTimestamp(child, cast) + ", '%Y-%m-%d %H:%M:%S.%f'), '0'), '.')";
         }
         throw new Declined("a cast of " + from + " to " + to);
+    }
+
+    /** Returns the date or time of a text in the usual form of ISO 8601; other texts are errors. */
+    static String ofText(String text, DataType type, ZoneId zone) throws Declined {
+        String value = "CAST(x AS DATE)";
+        String form = DATE_FORM;
+        if (isTime(type)) {
+            value = "CAST(x AS TIMESTAMP)";
+            form += TIME_FORM;
+        }
+        if (type.catalogString().equals("timestamp")) {
+            form += OFFSET_FORM;
+            value = "CASE WHEN regexp_matches(x, '" + OFFSET_FORM.replace(")?", ")$'") + ") THEN CAST(x AS TIMESTAMPTZ) ELSE "
+                    + JsonFields.bound("m", "epoch_us(" + value + ")", "make_timestamptz(" + zone(zone).instant("m") + ")") + " END";
+        }
+        return JsonFields.bound("x", text, "CASE WHEN regexp_full_match(x, '" + form + "') THEN " + value + " WHEN x IS NOT NULL THEN error('an unusual text of a date or time') END");
     }
 
     private static String truncated(Expression expression) throws Declined {

@@ -118,8 +118,12 @@ final class NativeWindows {
         if (!isConstant || Boolean.TRUE.equals(((Product) function).productElement(3))) {
             throw new Declined("an offset or default that is not constant, or an offset that skips nulls");
         }
+        String arguments = NativeSql.of(value) + ", " + ((Literal) offset).value();
+        if (((Literal) defaultValue).value() == null) { // without a default, its type is that of null
+            return arguments;
+        }
         NativeSql.checkSameTypes(Arrays.<Object>asList(value, defaultValue));
-        return NativeSql.of(value) + ", " + ((Literal) offset).value() + ", " + NativeSql.of(defaultValue);
+        return arguments + ", " + NativeSql.of(defaultValue);
     }
 
     /** Returns the first, last or n-th value of a frame; null for other functions. */

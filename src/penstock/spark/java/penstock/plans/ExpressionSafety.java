@@ -8,9 +8,11 @@ import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.JsonToStructs;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
@@ -36,7 +38,7 @@ public final class ExpressionSafety {
             + "StddevPop VarianceSamp VariancePop Skewness Kurtosis Corr CovPopulation CovSample CollectList "
             + "CollectSet HyperLogLogPlusPlus WindowExpression WindowSpecDefinition RowNumber Rank DenseRank "
             + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
-            + "Inline Stack ReplicateRows");
+            + "Inline Stack ReplicateRows Size GetJsonObject");
 
     /** Functions whose operands after the first are constants of a regular expression. */
     private static final Set<String> REGEX_FUNCTIONS = Catalyst.words("RLike RegExpExtract RegExpReplace");
@@ -81,6 +83,8 @@ public final class ExpressionSafety {
                     && !(Catalyst.last(expression) instanceof Literal);
         } else if (expression instanceof StaticInvoke) { // pads a CHAR(n)
             isSafe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
+        } else if (expression instanceof JsonToStructs) { // by default, a malformed text is null; but Spark 2 may have parsed it
+            isSafe = ((JsonToStructs) expression).options().isEmpty() && !SQLConf.get().legacyTimeParserPolicy().toString().equals("EXCEPTION");
         } else if (REGEX_FUNCTIONS.contains(name)) {
             isSafe = PatternSafety.regexCannotFail(Catalyst.each(expression.children()), name);
         } else if (SIZED_FUNCTIONS.contains(name)) { // a long result may not fit into memory
