@@ -131,7 +131,7 @@ class PartFacts:
 
     def too_many_rows_reason(self, output_ratio: float) -> str | None:
         """Return why Spark is faster for a part with this ratio of output to input rows, None if DuckDB is faster."""
-        if self.aggregates or self.parses_json or output_ratio <= MAX_OUTPUT_RATIO:
+        if self.aggregates or output_ratio <= MAX_OUTPUT_RATIO:
             return None
         reason = f"{output_ratio:.0%} of the rows remain, and returning them to Spark would cost more than DuckDB saves"
         return reason if self.above_reason is None else f"{self.above_reason}: {reason}"

@@ -154,7 +154,7 @@ class NativeParts:
             return function if part.aggregates else replace(function, scatter=_scatter(part, sample.task_rows))
         if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
             return function
-        output_ratio = sample.output_ratio(function)
+        output_ratio = 1.0 if part.parses_json else sample.output_ratio(function)  # parsing the sample takes seconds
         for table in tables.values():
             table.__dict__.pop("_value", None)  # release the copy that the sample has loaded into the driver
         scatter = _scatter(part, output_ratio * sample.task_rows)  # without it, Spark exchanges rows, which is slower

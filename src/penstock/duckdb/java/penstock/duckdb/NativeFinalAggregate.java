@@ -33,7 +33,7 @@ final class NativeFinalAggregate {
                     .append(NativeSql.column((AttributeReference) results.get(i)));
         }
         String inner = "SELECT " + totals + " FROM (" + rows + ") GROUP BY " + groups;
-        return "SELECT " + NativePart.selectList(plan.resultExpressions()) + " FROM (" + inner + ")";
+        return "SELECT " + NativeSql.selectList(plan.resultExpressions()) + " FROM (" + inner + ")";
     }
 
     private static String total(AggregateFunction function) throws Declined {

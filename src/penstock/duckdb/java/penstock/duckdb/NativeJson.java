@@ -85,10 +85,11 @@ final class NativeJson {
     }
 
     static String size(Size size) throws Declined {
-        if (size.legacySizeOfNull() || !(size.child().dataType() instanceof ArrayType)) {
-            throw new Declined("the size of a map, or of null as -1");
+        if (!(size.child().dataType() instanceof ArrayType)) {
+            throw new Declined("the size of a map");
         }
-        return "CAST(json_array_length(" + of(size.child()) + ") AS INTEGER)";
+        String length = "CAST(json_array_length(" + of(size.child()) + ") AS INTEGER)";
+        return size.legacySizeOfNull() ? "coalesce(" + length + ", -1)" : length;
     }
 
     static String exploded(Generate plan, String rows) throws Declined {

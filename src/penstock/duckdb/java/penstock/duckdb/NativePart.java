@@ -5,7 +5,6 @@ import java.util.List;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.FilterExec;
 import org.apache.spark.sql.execution.GenerateExec;
@@ -25,7 +24,6 @@ import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
 import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 
 import scala.Option;
-import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
 import penstock.duckdb.dialect.Declined;
@@ -128,7 +126,7 @@ final class NativePart {
             if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
                 throw new Declined("a value that may fail, of a row that may be dropped");
             }
-            return "SELECT " + selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
+            return "SELECT " + NativeSql.selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
         if (operator instanceof FilterExec) {
             return filter(((FilterExec) operator).condition(), ofDroppable(((FilterExec) operator).child()));
@@ -223,16 +221,6 @@ final class NativePart {
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
         return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
-    }
-
-    static String selectList(Seq<NamedExpression> expressions) throws Declined {
-        StringBuilder columns = new StringBuilder();
-        for (Object element : Catalyst.each(expressions)) {
-            NamedExpression expression = (NamedExpression) element;
-            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.projected((Expression) element)).append(" AS c")
-                    .append(expression.exprId().id());
-        }
-        return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
 
     /** Returns the rows that match a condition. A filter by a key set is skipped if the broadcast keys are joined above. */

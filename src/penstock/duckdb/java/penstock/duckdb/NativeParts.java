@@ -1,10 +1,8 @@
 package penstock.duckdb;
 
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 
@@ -107,7 +105,7 @@ public final class NativeParts {
         if (scan != null) {
             NativeFolders.check(scan);
         }
-        Object columns = columns(part.plan.output());
+        Object columns = columns(part.plan.output(), part.plan instanceof ProjectExec);
         List<Object> inputs = new ArrayList<>();
         for (Object input : part.inputs) {
             inputs.add(columns(((SparkPlan) input).output()));
@@ -123,18 +121,30 @@ public final class NativeParts {
     }
 
     static List<Object> columns(Seq<Attribute> output) throws Declined {
+        return columns(output, false);
+    }
+
+    /** Returns the names and types of columns; with `isSelected`, the names are those of `NativeSql.selectList`. */
+    private static List<Object> columns(Seq<Attribute> output, boolean isSelected) throws Declined {
         List<Object> columns = new ArrayList<>();
-        Set<Object> names = new HashSet<>();
+        List<String> names = new ArrayList<>();
         for (Attribute column : Catalyst.each(output)) {
-            if (!names.add(NativeSql.column(column))) {
+            String name = NativeSql.column(column);
+            if (names.contains(name) && !isSelected) {
                 throw new Declined("a column that occurs twice");
             }
-            columns.add(Answer.facts("name", NativeSql.column(column), "type", Catalyst.type(column)));
+            names.add(distinctName(name, names));
+            columns.add(Answer.facts("name", names.get(names.size() - 1), "type", Catalyst.type(column)));
         }
         if (columns.isEmpty()) {
             throw new Declined("a plan without columns");
         }
         return columns;
+    }
+
+    /** Returns a name, with its position if it is one of `names`. */
+    static String distinctName(String name, List<String> names) {
+        return names.contains(name) ? name + "_" + names.size() : name;
     }
 
     /** Returns the inputs of a part, each an RDD of rows with a routing number and a batch of columns. */

@@ -150,7 +150,7 @@ final class NativeQuery {
         }
         if (plan instanceof Project) {
             checkSafe(((Project) plan).projectList());
-            return "SELECT " + NativePart.selectList(((Project) plan).projectList()) + " FROM (" + of(((Project) plan).child()) + ")";
+            return "SELECT " + NativeSql.selectList(((Project) plan).projectList()) + " FROM (" + of(((Project) plan).child()) + ")";
         }
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;

@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.Size;
@@ -46,8 +47,19 @@ final class NativeSql {
     }
 
     /** Returns a value of a projection, which may be a struct or an array for an operator above. */
-    static String projected(Expression expression) throws Declined {
+    private static String projected(Expression expression) throws Declined {
         return JsonFields.areNested(expression.dataType()) ? NativeJson.of(expression) : of(expression);
+    }
+
+    /** Returns values with the names of their columns; `groupBy().applyInPandas` selects its keys twice. */
+    static String selectList(Seq<NamedExpression> expressions) throws Declined {
+        List<String> names = new ArrayList<>();
+        StringBuilder columns = new StringBuilder();
+        for (Object element : Catalyst.each(expressions)) {
+            names.add(NativeParts.distinctName("c" + ((NamedExpression) element).exprId().id(), names));
+            columns.append(columns.length() == 0 ? "" : ", ").append(projected((Expression) element)).append(" AS ").append(names.get(names.size() - 1));
+        }
+        return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
 
     /** Checks that the sides of a join have columns, and none in common. */
