@@ -16,10 +16,11 @@ TESTS = [
     "tests/duckdb/test_engine_traps.py",
     "tests/duckdb/expressions/test_registry.py",
     "tests/duckdb/test_foreign_files.py",
+    "tests/duckdb/test_json.py",
     "tests/duckdb/worker/test_products.py",
     "tests/golden/test_golden.py::test_rows_and_errors_are_those_of_plain_spark[windows-ansi]",
 ]
-"""Tests of expressions, products, windows and of reading files, in which releases differ."""
+"""Tests of expressions, JSON, products, windows and of reading files, in which releases differ."""
 RELEASE_PROGRAM = """
 import sys
 from pathlib import Path

@@ -282,7 +282,14 @@ def _random_json(rng: random.Random) -> Any:
     day = f"{rng.randrange(1800, 2100)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
     time = f"{day}{rng.choice(' T')}{rng.randrange(24):02}:{rng.randrange(60):02}:{rng.randrange(60):02}"
     moments = [day, time, f"{time}.{rng.randrange(10**6)}", f"{time}{rng.choice(['Z', '+01:00', '-09:30'])}"]
-    numbers = [7, -3, rng.getrandbits(rng.randrange(1, 63)), rng.uniform(-100, 100), rng.gauss(0, 1e9), rng.randrange(9) / 8]
+    numbers = [
+        7,
+        -3,
+        rng.getrandbits(rng.randrange(1, 63)),
+        rng.uniform(-100, 100),
+        rng.gauss(0, 1e9),
+        rng.randrange(9) / 8,
+    ]
     nested = [{"b": "x", "c": rng.randrange(9)}, {"c": None}, ["x", "y"], [], [{"b": 1}]]
     return rng.choice([*moments, *moments, *numbers, *nested, "x", "", "é", None, True])
 
