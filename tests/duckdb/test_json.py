@@ -83,6 +83,7 @@ UNUSUAL = {
     "a large number": '{"user": 9223372036854775808, "kind": "a"}',
     "a time that does not exist": '{"at": "2024-02-30T00:00:00"}',
     "a day": '{"at": "2024-02-28"}',
+    "an element of another type": '{"items": [{"sku": "a"}, "x"]}',
     "an object instead of an array": '{"tags": {"a": 1}, "items": {"sku": "a"}}',
 }
 """JSON texts that DuckDB leaves to Spark."""
@@ -97,7 +98,7 @@ def write_events(path: str, count: int = 3000, more: tuple[str, ...] = ()) -> No
 
 
 def _event(rng: random.Random) -> dict[str, Any]:
-    day = f"{rng.choice([1969, 2016, 2024])}-{rng.choice(['03-31', '10-27', '02-29' if rng.random() < 0 else '02-28'])}"
+    day = f"{rng.choice([1969, 2016, 2024])}-{rng.choice(['03-31', '10-27', '02-28'])}"
     items = [
         {
             "sku": f"s{rng.randrange(5)}",
@@ -109,7 +110,7 @@ def _event(rng: random.Random) -> dict[str, Any]:
     event = {
         "user": rng.choice([None, *range(8)]),
         "at": f"{day}T{rng.randrange(4):02}:{rng.randrange(60):02}:{rng.randrange(60):02}{rng.choice(['', '', '.5', 'Z', '+02:00'])}",
-        "kind": rng.choice(["view", "order", "", "naïve, nan", "a, ]"[:2]]),
+        "kind": rng.choice(["view", "order", "", "naïve, nan", "a,"]),
         "device": rng.choice([None, {}, {"os": "ios", "bot": True}, {"os": "android", "bot": False, "more": [1]}]),
         "tags": rng.choice([None, [], ["a"], ["a", None, "b"]]),
         "items": rng.choice([None, [None], items, items, items]),

@@ -80,8 +80,8 @@ class PartFacts:
 
     @property
     def is_expensive(self) -> bool:
-        """Whether the part calls Python functions or parses JSON, for rows of files."""
-        return bool(self.calls or self.parses_json) and not self.inputs
+        """Whether the part calls Python functions or parses JSON."""
+        return bool(self.calls or self.parses_json)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PartFacts:

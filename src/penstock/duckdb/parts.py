@@ -88,7 +88,7 @@ class NativeParts:
         bridge = session._bridge
         answer = helper(bridge, "NativeParts").find(plan, list(self.excluded), self.only_expensive)
         self.fragments = [PartFacts.of(facts) for facts in answers.facts(answer)]
-        if self.only_expensive and not any(part.is_expensive for part in self.fragments):
+        if self.only_expensive and not any(part.is_expensive and not part.inputs for part in self.fragments):
             self.fragments = []
             return plan
         self.failure = unavailable_reason(bridge)
@@ -99,7 +99,7 @@ class NativeParts:
         for index, part in enumerate(self.fragments):
             if part.declined_reason is not None:
                 continue
-            if self.only_expensive and not part.is_expensive:
+            if self.only_expensive and (not part.is_expensive or part.inputs):
                 self.fragments[index] = replace(part, declined_reason=_NOT_EXPENSIVE)
                 continue
             root, root_or_exchange = answer.handle(2 * index), answer.handle(2 * index + 1)  # of this part
@@ -154,7 +154,8 @@ class NativeParts:
             return function if part.aggregates else replace(function, scatter=_scatter(part, sample.task_rows))
         if part.aggregates and part.scatter is None:  # no decision depends on the number of output rows
             return function
-        output_ratio = 1.0 if part.parses_json else sample.output_ratio(function)  # parsing the sample takes seconds
+        is_slow = part.parses_json and self.only_expensive  # parsing the sample takes seconds
+        output_ratio = 1.0 if is_slow else sample.output_ratio(function)
         for table in tables.values():
             table.__dict__.pop("_value", None)  # release the copy that the sample has loaded into the driver
         scatter = _scatter(part, output_ratio * sample.task_rows)  # without it, Spark exchanges rows, which is slower

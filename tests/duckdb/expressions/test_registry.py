@@ -49,7 +49,8 @@ def test_values_that_file_statistics_ignore(session: SparkSession, tmp_path: Pat
 @pytest.mark.usefixtures("views")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_values(session: SparkSession, tmp_path: Path, family: str) -> None:
-    assert Comparison(session, tmp_path, EXAMPLES[family]).run(random_rows(100_000)) == {}
+    count = 2_000 if family == "JSON" else 100_000  # DuckDB takes a millisecond for a value that fails
+    assert Comparison(session, tmp_path, EXAMPLES[family]).run(random_rows(count)) == {}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

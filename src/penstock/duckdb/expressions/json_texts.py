@@ -6,6 +6,8 @@ form is an error, so that Spark computes the rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.duckdb.expressions.entry import Entry, cases
 
 # DuckDB also reads trailing commas, NaN and infinity. The patterns may match inside a string, which is rare. RE2 finds
@@ -35,14 +37,20 @@ _VALUE = cases(
     }
 )
 
+
+def _of_text(branches: Mapping[str, str], failure: str = "") -> str:
+    """Return `cases` that evaluate ``$0`` once: it may be the result of another function of JSON."""
+    return f"list_transform([$0], lambda j: {cases(branches, failure).replace('$0', 'j')})[1]"
+
+
 ENTRIES = (
     Entry(
         "JsonToStructs(string)",
-        cases(
+        _of_text(
             {
                 "$0 = ''": "NULL",
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
-                "starts_with(ltrim($0), '{')": _TEXT,
+                r"regexp_matches($0, '^\s*\{')": _TEXT,
             },
             "a JSON text that is not an object",
         ),
@@ -51,7 +59,7 @@ ENTRIES = (
             "from_json(json1, 'a STRING, b STRING, long_name1 STRING').b",
             "from_json(json1, 'a BIGINT, b INT').a",
             "from_json(json1, 'a INT').a",
-            "from_json(json1, 'a DOUBLE, b DOUBLE').b",
+            "from_json(json1, 'a DOUBLE, b DOUBLE').a",
             "from_json(json1, 'a BOOLEAN').a",
             "from_json(json1, 'a DATE').a",
             "from_json(json1, 'a TIMESTAMP, b STRING').a",
@@ -59,12 +67,14 @@ ENTRIES = (
             "from_json(json1, 'a STRUCT<b: STRING, c: BIGINT>').a.b",
             "size(from_json(json1, 'a ARRAY<STRING>').a)",
             "from_json(json1, 'a ARRAY<STRING>').a IS NULL",
+            "size(from_json(json1, 'a ARRAY<STRUCT<b: STRING>>').a)",
+            "size(from_json(json1, 'a ARRAY<INT>, b ARRAY<ARRAY<DOUBLE>>').a)",
         ),
         reason="options, or a schema other than a struct",
     ),
     Entry(
         "GetJsonObject(string, string)",
-        cases(
+        _of_text(
             {
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
                 "TRUE": f"list_transform([json_extract({_TEXT}, $1)], lambda v: {_VALUE})[1]",

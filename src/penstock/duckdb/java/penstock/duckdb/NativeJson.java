@@ -35,6 +35,8 @@ import penstock.plans.Catalyst;
  * Operators pass them, and read their fields and elements. None returns, compares or hashes them.
  */
 final class NativeJson {
+    private static final String PARTIAL_RESULTS = "spark.sql.json.enablePartialResults";
+
     /** Whether an operator of a plan parses JSON texts, which takes Spark several microseconds per row. */
     static boolean isParsedBelow(SparkPlan plan) {
         for (SparkPlan node : Catalyst.nodes(plan)) {
@@ -58,8 +60,12 @@ final class NativeJson {
         }
         if (expression instanceof JsonToStructs && expression.dataType() instanceof StructType) {
             JsonToStructs parser = (JsonToStructs) expression;
-            if (!parser.options().isEmpty() || !parser.timeZoneId().equals(Option.apply(SQLConf.get().sessionLocalTimeZone()))) {
+            SQLConf settings = SQLConf.get();
+            if (!parser.options().isEmpty() || !parser.timeZoneId().equals(Option.apply(settings.sessionLocalTimeZone()))) {
                 throw new Declined("from_json with options, or with another time zone");
+            }
+            if (!settings.legacyTimeParserPolicy().toString().equals("CORRECTED") || !settings.getConfString(PARTIAL_RESULTS, "true").equals("true")) {
+                throw new Declined("from_json with times as in Spark 2, or without partial results");
             }
             return JsonFields.bound("t", NativeTemplates.of(expression), JsonFields.struct("t", (StructType) expression.dataType()));
         }
@@ -77,9 +83,6 @@ final class NativeJson {
     /** Returns the value of a JSON text. */
     private static String value(String json, DataType type) throws Declined {
         boolean isText = type.catalogString().equals("date") || NativeTimes.isTime(type);
-        if (isText && SQLConf.get().legacyTimeParserPolicy().toString().equals("LEGACY")) {
-            throw new Declined("JSON texts of times as in Spark 2");
-        }
         ZoneId zone = DateTimeUtils.getZoneId(SQLConf.get().sessionLocalTimeZone());
         return isText ? NativeTimes.ofText(JsonFields.value(json, DataTypes.StringType), type, zone) : JsonFields.value(json, type);
     }
@@ -102,6 +105,7 @@ final class NativeJson {
 
     /** Returns rows with the elements of an array, beside other columns of its row. */
     private static String exploded(Expression generator, boolean isOuter, Seq<Attribute> columns, Seq<Attribute> elements, String rows) throws Declined {
+        NativeTemplates.checkIncluded(generator);
         if (!(generator instanceof Explode) || !(Catalyst.first(generator).dataType() instanceof ArrayType)) {
             throw new Declined("a function that returns rows other than explode of an array");
         }

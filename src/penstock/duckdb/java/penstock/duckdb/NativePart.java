@@ -24,6 +24,7 @@ import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
 import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 
 import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
 import penstock.duckdb.dialect.Declined;
@@ -56,8 +57,7 @@ final class NativePart {
     /** The ids of the broadcasts that are joined above the visited operator. */
     private final List<Object> joinedBroadcasts = new ArrayList<>();
     private final String scanName;
-    /** Whether the part has joins or aggregates that need their inputs partitioned by key. */
-    private boolean needsPartitioning;
+    private boolean needsPartitioning; // by key, for a join or an aggregate
     private long keySetRows; // the number of rows in all key sets of `keySetNumbers`
     /** The number of operators above the visited plan that may drop its rows: DuckDB may miss errors in them. */
     private int droppingOperators;
@@ -123,9 +123,7 @@ final class NativePart {
             return "SELECT * FROM input_" + (inputs.size() - 1);
         }
         if (operator instanceof ProjectExec) {
-            if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
-                throw new Declined("a value that may fail, of a row that may be dropped");
-            }
+            checkSafe(((ProjectExec) operator).projectList());
             return "SELECT " + NativeSql.selectList(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
         if (operator instanceof FilterExec) {
@@ -153,12 +151,20 @@ final class NativePart {
             return NativeFinalAggregate.of(aggregate, rows);
         }
         if (operator instanceof GenerateExec) {
+            checkSafe(Catalyst.seq((Expression) ((GenerateExec) operator).generator()));
             return NativeJson.exploded((GenerateExec) operator, ofDroppable(Catalyst.onlyChild(operator)));
         }
         if (PythonFunctions.areIn(operator)) {
             return called(new PythonFunctions(operator), Catalyst.onlyChild(operator));
         }
         throw operator instanceof Exchange ? new Declined(EXCHANGE_REASON) : Declined.operator(operator);
+    }
+
+    /** Checks that no value of a droppable row fails: Spark computes the value, DuckDB possibly not. */
+    private void checkSafe(Seq<?> values) throws Declined {
+        if (droppingOperators > 0 && !ExpressionSafety.cannotFail(values)) {
+            throw new Declined("a value that may fail, of a row that may be dropped");
+        }
     }
 
     /** Adds a call of functions, and returns the query of its rows. The functions must be called for no other rows. */
@@ -217,6 +223,7 @@ final class NativePart {
     }
 
     private String broadcastJoin(NativeJoin join) throws Declined {
+        NativeParts.columns(join.build.output());
         joinedBroadcasts.add(join.broadcastId());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);

@@ -193,6 +193,7 @@ final class NativeQuery {
             return NativeWindows.of((Window) plan, of(((Window) plan).child()));
         }
         if (plan instanceof Generate) {
+            checkSafe(Catalyst.seq((Expression) ((Generate) plan).generator()));
             return NativeJson.exploded((Generate) plan, ofDroppable(Catalyst.onlyChild(plan)));
         }
         if (plan instanceof Expand) {

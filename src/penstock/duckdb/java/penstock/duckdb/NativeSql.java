@@ -46,8 +46,8 @@ final class NativeSql {
         return "c" + Catalyst.id(column);
     }
 
-    /** Returns a value of a projection, which may be a struct or an array for an operator above. */
-    private static String projected(Expression expression) throws Declined {
+    /** Returns a value, which may be a struct or an array: an operator above may read its fields or elements. */
+    private static String valueOrNested(Expression expression) throws Declined {
         return JsonFields.areNested(expression.dataType()) ? NativeJson.of(expression) : of(expression);
     }
 
@@ -57,7 +57,7 @@ final class NativeSql {
         StringBuilder columns = new StringBuilder();
         for (Object element : Catalyst.each(expressions)) {
             names.add(NativeParts.distinctName("c" + ((NamedExpression) element).exprId().id(), names));
-            columns.append(columns.length() == 0 ? "" : ", ").append(projected((Expression) element)).append(" AS ").append(names.get(names.size() - 1));
+            columns.append(columns.length() == 0 ? "" : ", ").append(valueOrNested((Expression) element)).append(" AS ").append(names.get(names.size() - 1));
         }
         return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
@@ -78,7 +78,7 @@ final class NativeSql {
     private static List<String> names(Seq<Attribute> columns) throws Declined {
         List<String> names = new ArrayList<>();
         for (Attribute column : Catalyst.each(columns)) {
-            names.add(projected(column));
+            names.add(valueOrNested(column));
         }
         return names;
     }
@@ -140,7 +140,7 @@ final class NativeSql {
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
             // If a file's statistics exclude nulls of a column, DuckDB does not evaluate expressions of the column.
             Expression value = (Expression) children.get(0);
-            return "(" + (JsonFields.areNested(value.dataType()) ? projected(value) : condition(value)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
+            return "(" + (JsonFields.areNested(value.dataType()) ? valueOrNested(value) : condition(value)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (expression instanceof If) {
             checkSameTypes(children.subList(1, 3));
@@ -153,8 +153,11 @@ final class NativeSql {
             return NativeJson.size((Size) expression);
         }
         sql = NativeDecimals.conversion(expression);
-        if (sql == null) { // without a Bloom filter, DuckDB would compute groups that a join drops
-            throw new Declined(name.equals("BloomFilterMightContain") ? "a Bloom filter of the keys of another table" : "expression " + name);
+        if (name.equals("BloomFilterMightContain")) { // without it, DuckDB would compute groups that a join drops
+            throw new Declined("a Bloom filter of the keys of another table");
+        }
+        if (sql == null) {
+            throw new Declined("expression " + name);
         }
         return sql;
     }

@@ -35,7 +35,7 @@ final class NativeTimes {
     private static final String SEPARATORS = "-/:. ,_";
     private static final String DATE_FORM = "[1-9]\\d{3}-\\d\\d-\\d\\d";
     private static final String TIME_FORM = "[ T]([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?";
-    private static final String OFFSET_FORM = "(Z|[+-](0\\d|1[0-7]):[0-5]\\d)?";
+    private static final String OFFSET = "(Z|[+-](0\\d|1[0-7]):[0-5]\\d)";
     private static final Map<Object, Object> ZONES = new HashMap<>();
 
     /** Returns a function of timestamps or a cast from or to them; null for other expressions. */
@@ -120,8 +120,8 @@ final class NativeTimes {
             form += TIME_FORM;
         }
         if (type.catalogString().equals("timestamp")) {
-            form += OFFSET_FORM;
-            value = "CASE WHEN regexp_matches(x, '" + OFFSET_FORM.replace(")?", ")$'") + ") THEN CAST(x AS TIMESTAMPTZ) ELSE "
+            form += OFFSET + "?";
+            value = "CASE WHEN regexp_matches(x, '" + OFFSET + "$') THEN CAST(x AS TIMESTAMPTZ) ELSE "
                     + JsonFields.bound("m", "epoch_us(" + value + ")", "make_timestamptz(" + zone(zone).instant("m") + ")") + " END";
         }
         return JsonFields.bound("x", text, "CASE WHEN regexp_full_match(x, '" + form + "') THEN " + value + " WHEN x IS NOT NULL THEN error('an unusual text of a date or time') END");

@@ -45,8 +45,8 @@ public final class JsonFields {
             if (!name.matches(NAME) || !distinctNames.add(name.toLowerCase(Locale.ROOT))) {
                 throw new Declined("JSON fields with unusual names, or names that differ in case only");
             }
-            if (name.equals(SQLConf.get().columnNameOfCorruptRecord())) {
-                throw new Declined("a JSON field of corrupt records");
+            if (name.equals(SQLConf.get().columnNameOfCorruptRecord()) || field.metadata().contains("EXISTS_DEFAULT")) {
+                throw new Declined("a JSON field of corrupt records, or with a default");
             }
             names.add("'" + name + "'");
             fields.add("\"" + name + "\":\"JSON\"");
@@ -71,7 +71,8 @@ public final class JsonFields {
         Object jsonTypes;
         if (type instanceof ArrayType) {
             jsonTypes = "'ARRAY'";
-            value = "v";
+            String otherElement = otherElement(((ArrayType) type).elementType());
+            value = otherElement == null ? "v" : "CASE WHEN " + otherElement.replace("$array", "v") + " THEN " + OTHER_TYPE + " ELSE v END";
         } else if (type instanceof StructType) {
             jsonTypes = "'OBJECT'";
             value = struct("v", (StructType) type);
@@ -85,12 +86,28 @@ public final class JsonFields {
         return bound("v", json, "CASE WHEN json_type(v) IN (" + jsonTypes + ") THEN " + value + " WHEN json_type(v) <> 'NULL' THEN " + OTHER_TYPE + " END");
     }
 
+    /** Returns whether an array ``$array`` has an element of another type, as Spark's array is null then; null if none can have. */
+    private static String otherElement(DataType type) throws Declined {
+        String jsonTypes = type instanceof StructType ? "'OBJECT'" : type instanceof ArrayType ? "'ARRAY'" : (String) JSON_TYPES.get(type.catalogString());
+        if (type.catalogString().equals("string")) {
+            return null; // Spark reads every value as a text
+        }
+        if (jsonTypes == null) {
+            throw new Declined("JSON arrays of " + type.catalogString());
+        }
+        String isOther = "json_type(e) NOT IN ('NULL', " + jsonTypes + ")";
+        String otherInner = type instanceof ArrayType ? otherElement(((ArrayType) type).elementType()) : null;
+        if (otherInner != null) {
+            isOther += " OR " + otherInner.replace("$array", "e");
+        } else if (type.catalogString().endsWith("int")) {
+            isOther += " OR json_type(e) <> 'NULL' AND TRY_CAST(e AS " + type.catalogString() + ") IS NULL";
+        }
+        return "len(list_filter(json_extract($array, '$[*]'), lambda e: " + isOther + ")) > 0";
+    }
+
     private static String scalar(String type) {
         if (type.equals("string")) {
             return "json_extract_string(v, '$')";
-        }
-        if (type.equals("double")) { // of the integer -0, Spark returns 0.0
-            return "CASE json_type(v) WHEN 'DOUBLE' THEN CAST(v AS DOUBLE) ELSE CAST(CAST(v AS BIGINT) AS DOUBLE) END";
         }
         return "CAST(v AS " + type.toUpperCase(Locale.ROOT) + ")";
     }
