@@ -82,7 +82,7 @@ bench-real-life: $(STAMP)  ## Compare with Spark on web analytics, groups, joins
 	@$(BIN)/python bench/real_life.py --rows $(ROWS) --rounds $(ROUNDS)
 	@$(BIN)/python tools/make_docs.py
 
-bench-short: $(STAMP)  ## Compare with Spark on 184 queries over at most 30 MB (ROUNDS=3).
+bench-short: $(STAMP)  ## Compare with Spark on 200 queries over at most 30 MB (ROUNDS=3).
 	@$(BIN)/python bench/short_queries.py --rounds $(ROUNDS)
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
