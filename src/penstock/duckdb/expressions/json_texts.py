@@ -6,8 +6,6 @@ form is an error, so that Spark computes the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from penstock.duckdb.expressions.entry import Entry, cases
 
 # DuckDB also reads trailing commas, NaN and infinity. The patterns may match inside a string, which is rare. RE2 finds
@@ -37,16 +35,10 @@ _VALUE = cases(
     }
 )
 
-
-def _of_text(branches: Mapping[str, str], failure: str = "") -> str:
-    """Return `cases` that evaluate ``$0`` once: it may be the result of another function of JSON."""
-    return f"list_transform([$0], lambda j: {cases(branches, failure).replace('$0', 'j')})[1]"
-
-
 ENTRIES = (
     Entry(
         "JsonToStructs(string)",
-        _of_text(
+        cases(
             {
                 "$0 = ''": "NULL",
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
@@ -74,7 +66,7 @@ ENTRIES = (
     ),
     Entry(
         "GetJsonObject(string, string)",
-        _of_text(
+        cases(
             {
                 f"{_HAS_LENIENT_SYNTAX} OR {_MAY_EXCEED_LIMITS}": "error('a JSON text of an unusual form')",
                 "TRUE": f"list_transform([json_extract({_TEXT}, $1)], lambda v: {_VALUE})[1]",

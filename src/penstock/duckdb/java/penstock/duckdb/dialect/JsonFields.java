@@ -95,14 +95,15 @@ public final class JsonFields {
         if (jsonTypes == null) {
             throw new Declined("JSON arrays of " + type.catalogString());
         }
-        String isOther = "json_type(e) NOT IN ('NULL', " + jsonTypes + ")";
+        String hasOther = "NOT list_has_all(['NULL', " + jsonTypes + "], json_type($array, '$[*]'))";
         String otherInner = type instanceof ArrayType ? otherElement(((ArrayType) type).elementType()) : null;
+        String isOther = null;
         if (otherInner != null) {
-            isOther += " OR " + otherInner.replace("$array", "e");
+            isOther = otherInner.replace("$array", "e");
         } else if (type.catalogString().endsWith("int")) {
-            isOther += " OR json_type(e) <> 'NULL' AND TRY_CAST(e AS " + type.catalogString() + ") IS NULL";
+            isOther = "json_type(e) <> 'NULL' AND TRY_CAST(e AS " + type.catalogString() + ") IS NULL";
         }
-        return "len(list_filter(json_extract($array, '$[*]'), lambda e: " + isOther + ")) > 0";
+        return isOther == null ? hasOther : hasOther + " OR len(list_filter(json_extract($array, '$[*]'), lambda e: " + isOther + ")) > 0";
     }
 
     private static String scalar(String type) {
