@@ -64,7 +64,7 @@ final class NativeJson {
             if (!parser.options().isEmpty() || !parser.timeZoneId().equals(Option.apply(settings.sessionLocalTimeZone()))) {
                 throw new Declined("from_json with options, or with another time zone");
             }
-            if (!settings.legacyTimeParserPolicy().toString().equals("CORRECTED") || !settings.getConfString(PARTIAL_RESULTS, "true").equals("true")) {
+            if (!settings.legacyTimeParserPolicy().toString().equals("CORRECTED") || !Boolean.parseBoolean(settings.getConfString(PARTIAL_RESULTS, "true"))) {
                 throw new Declined("from_json with times as in Spark 2, or without partial results");
             }
             return JsonFields.bound("t", NativeTemplates.of(expression), JsonFields.struct("t", (StructType) expression.dataType()));
