@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import Environment
+from penstock.spark.plans.dataframes import with_settings
 from tests.duckdb.native_rows import MANY, SINGLE, assert_native_rows, environment
 from tests.support.equality import assert_same_rows
 from tests.support.native import compute_all_natively
@@ -161,6 +162,22 @@ def test_queries_that_spark_computes(spark: SparkSession, monkeypatch: pytest.Mo
     assert_same_rows(env.collect(spark.sql(sql)), spark.sql(sql).collect())
     assert env.last_job is not None
     assert "DuckDB, in one task" not in [decision.chosen for decision in env.last_job.decisions]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark.sql.json.enablePartialResults", "FALSE"), ("spark.sql.legacy.timeParserPolicy", "EXCEPTION")],
+)
+@pytest.mark.usefixtures("interpreted")
+def test_settings_that_change_the_parser(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str, value: str
+) -> None:
+    compute_all_natively(monkeypatch)
+    env = Environment(spark, config=WHOLE_QUERIES, progress=False)
+    sql = f"SELECT device.os, count(*) FROM {EVENTS} GROUP BY 1"
+    with with_settings(spark, {key: value}):
+        assert_same_rows(env.collect(spark.sql(sql)), spark.sql(sql).collect())
+    assert not computed_by_duckdb(env.last_job)
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
